@@ -1,4 +1,4 @@
-"""A machine that is busy: every core with a program that never waits."""
+"""A busy machine: every core runs a program that never waits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def busy(wanted: bool = True) -> Iterator[None]:
-    """Keeps every core busy meanwhile."""
+    """Makes every core busy within the block."""
     spinning = [
         subprocess.Popen([sys.executable, "-c", "while True: pass"])
         for _ in range(len(os.sched_getaffinity(0)) if wanted else 0)

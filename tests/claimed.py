@@ -1,7 +1,7 @@
-"""Domains of a bus that no other test of this machine is in. tests/native/claimed.hpp is the same for C++.
+"""Domains of a bus that no other test of this machine uses. tests/native/claimed.hpp is the same for C++.
 
 A claim is a name in the abstract namespace of Unix sockets: it ends with its process however that ends, and reaches as
-far as a network namespace does. It holds until the process has claimed some more, and as long as somebody is in the
+far as a network namespace does. It lasts until the process has made some more claims, and as long as somebody is in the
 domain.
 """
 
@@ -12,17 +12,18 @@ import socket
 import time
 from pathlib import Path
 
-# Domain N uses 250 ports from 7400 + 250 N on. Those of 101 to 214 are given to programs when they connect; DDS
-# Security knows none above 230. What chooses its domains by itself, as `sonde bus run` does, has 1 to 100.
+# Domain N uses 250 ports from 7400 + 250 N on. The system gives the ports of domains 101 to 214 to programs when they
+# connect; DDS Security allows none above 230. Programs that choose their domains themselves, such as `sonde bus run`,
+# have 1 to 100.
 LOW, HIGH = range(1, 101), range(215, 231)
-_OLDER = {LOW: 4, HIGH: 0}  # claims that hold beside those of the last call
+_OLDER = {LOW: 4, HIGH: 0}  # claims that remain in addition to those of the last call
 _PATIENCE_S = 20
 
 _claims: dict[range, dict[int, socket.socket]] = {LOW: {}, HIGH: {}}
 
 
 def occupied() -> set[int]:
-    """The domains in which somebody is, of this network namespace."""
+    """The domains of this network namespace that are in use."""
     ports: set[int] = set()
     for table in ("udp", "udp6"):
         path = Path("/proc/net", table)
@@ -42,7 +43,7 @@ def _claim(domain: int) -> socket.socket | None:
 
 
 def domains(count: int, among: range = HIGH) -> list[int]:
-    """So many, each for itself. Where others hold all: such as nobody is in."""
+    """`count` domains, each for itself. If others claim all: domains that nobody is in."""
     claims = _claims[among]
     end = time.monotonic() + _PATIENCE_S
     got: list[int] = []
@@ -68,10 +69,10 @@ def domains(count: int, among: range = HIGH) -> list[int]:
 
 
 def a_domain() -> int:
-    """One whose ports are below those that programs are given when they connect."""
+    """A domain whose ports are below those that programs get when they connect."""
     return domains(1, LOW)[0]
 
 
 def free_domain() -> int:
-    """One whose ports are above them, and in which no `sonde bus run` is."""
+    """A domain whose ports are above them, and that no `sonde bus run` uses."""
     return domains(1)[0]

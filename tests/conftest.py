@@ -1,8 +1,8 @@
-"""What tests need from the machine: skipped with the reason, or failed in CI (SONDE_TEST_REQUIRE=all).
+"""The requirements of tests on the machine: a test is skipped with the reason, or fails in CI (SONDE_TEST_REQUIRE=all).
 
-Markers (pyproject.toml): mpi, browser, root, slow, soak, alone. `hardware(reason)` marks what no set-up can bring, and
-may skip in CI too. A test that takes the fixture `mpi` runs once for each MPI that
-SONDE_TEST_MPI asks for: a flavour, `both`, or `other` for those that are not the default. Default: the default MPI.
+Markers (pyproject.toml): mpi, browser, root, slow, soak, alone. `hardware(reason)` marks a requirement that no set-up
+can provide, and may skip in CI too. A test that takes the fixture `mpi` runs once for each MPI that SONDE_TEST_MPI asks
+for: a flavour, `both`, or `other` for those that are not the default. Default: the default MPI.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
 
-# No test asserts a duration; on a busy machine any example may take longer than Hypothesis grants by default.
+# No test asserts a duration; on a busy machine any example may take longer than Hypothesis allows by default.
 hypothesis.settings.register_profile("sonde", deadline=None)
 hypothesis.settings.load_profile("sonde")
 
-# Where to write how long each test took and how much of it on a processor: tests/times.py.
+# The file for the time of each test, and how much of it was on a processor: tests/times.py.
 pytest_plugins = ["times"] if os.environ.get("SONDE_TEST_TIMES") else []
 REQUIRE_ALL = os.environ.get("SONDE_TEST_REQUIRE") == "all"
-# The files that take longest, so that they begin first; `tests/times.py` says which they are.
+# The files that take longest, so that they begin first; `tests/times.py` finds them.
 LONGEST = (
     "test_noise_run",
     "test_io_study",
@@ -49,7 +49,7 @@ LONGEST = (
     "test_io_uprobes",
     "test_store_conformance",
     "test_bus_hosts",
-    # Of functions.
+    # Tests of functions.
     "test_run",
     "test_bus_client_threads",
     "test_doctor",
@@ -61,8 +61,8 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # As a shell starts what a script puts behind &, and nohup what it starts; what tests start would inherit it, and no
-    # Ctrl-C or hang-up reach it.
+    # A shell ignores the signal for the background jobs of a script, and so does nohup. The processes that tests start
+    # would inherit that, and neither Ctrl-C nor a hang-up would reach them.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
@@ -71,15 +71,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    # All that was imported and collected lives to the end: looked through again and again it took a fifth of the time
-    # of the unit tests.
+    # All imported and collected objects live to the end: scanning them again and again took a fifth of the time of the
+    # unit tests.
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
 
 
 def lacking(marker: str) -> str:
-    """Why this machine cannot run tests with this marker; "" when it can."""
+    """The reason why this machine cannot run tests with this marker; "" if it can."""
     if marker == "mpi":
         try:
             find_mpi()
@@ -97,7 +97,7 @@ def lacking(marker: str) -> str:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     reasons = {marker: lacking(marker) for marker in ("mpi", "browser", "root")}
-    # A process that comes to a long file last keeps the others waiting for it.
+    # If a process gets a long file last, the others wait for it.
     items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
     for item in items:
         if "mpi" in getattr(item, "fixturenames", ()):
@@ -111,7 +111,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Where everything is required a skip is a failure that tells its reason."""
+    """If everything is required, a skip is a failure with its reason."""
     report = yield
     allowed = item.get_closest_marker("hardware") or hasattr(report, "wasxfail")
     if REQUIRE_ALL and report.skipped and not allowed:
@@ -122,7 +122,7 @@ def pytest_runtest_makereport(
 
 
 def asked_flavours() -> list[str]:
-    """The MPI flavours to test with, after SONDE_TEST_MPI."""
+    """The MPI flavours to test with, from SONDE_TEST_MPI."""
     asked = os.environ.get("SONDE_TEST_MPI") or "default"
     if asked == "both":
         return list(FLAVOURS)
@@ -144,7 +144,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def mpi(request: pytest.FixtureRequest) -> Mpi:
-    """An MPI of this machine, one after the other of those asked for."""
+    """An MPI of this machine: each requested one in turn."""
     try:
         return find_mpi(request.param)
     except SondeError as error:
@@ -153,8 +153,8 @@ def mpi(request: pytest.FixtureRequest) -> Mpi:
 
 @pytest.fixture
 def default_mpi() -> Mpi:
-    """The default MPI and no other, for ranks on several nodes: with MPICH 4.0 over UCX, as Debian has it, ten
-    of fifteen runs of a program that makes one MPI_Alltoall hung at their end, without Sonde.
+    """Only the default MPI, for ranks on several nodes: with MPICH 4.0 over UCX, as in Debian, ten of fifteen runs of a
+    program that makes one MPI_Alltoall hung at their end, without Sonde.
     """
     try:
         return find_mpi()
@@ -164,7 +164,7 @@ def default_mpi() -> Mpi:
 
 @pytest.fixture
 def open_mpi() -> Mpi:
-    """Open MPI and no other, for what it alone has: two MPI-IOs."""
+    """Only Open MPI, for its own features: two MPI-IOs."""
     try:
         return find_mpi("openmpi")
     except SondeError as error:
@@ -173,7 +173,7 @@ def open_mpi() -> Mpi:
 
 @pytest.fixture
 def mpirun(mpi: Mpi, monkeypatch: pytest.MonkeyPatch) -> Mpirun:
-    """The launcher of `mpi`, which is also what anything that looks for an MPI finds while the test runs."""
+    """The launcher of `mpi`, which every search for an MPI also finds while the test runs."""
     monkeypatch.setenv("SONDE_MPI", str(mpi.mpirun))
     return Mpirun(found=mpi)
 

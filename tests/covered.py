@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-# For GCC: gcovr reads coverage data of clang in another way.
+# For GCC: gcovr reads coverage data of clang in a different way.
 FLAGS = "-O0 -g --coverage -fprofile-update=atomic"
 KINDS = ("lines", "branches")
 RC = """
@@ -39,11 +39,11 @@ exclude_also =
     @abstractmethod
 """
 
-Counts = dict[str, list[int]]  # kind: how many were reached, of how many
+Counts = dict[str, list[int]]  # kind: reached, total
 
 
 def room_of(path: str) -> str:
-    """The room of a source below the root: src/sonde/ROOM/… or native/ROOM/…; `(beside)` them."""
+    """The room of a source below the root: src/sonde/ROOM/… or native/ROOM/…; else `(beside)`."""
     parts = path.split("/")
     below = parts[2:] if parts[0] == "src" else parts[1:]
     return below[0] if len(below) > 1 else "(beside)"
@@ -142,7 +142,7 @@ def percent(counts: list[int]) -> float | None:
 
 
 def table(summary: dict[str, dict[str, Counts]]) -> list[str]:
-    """A line a room, those of both languages beside each other."""
+    """One line for each room, with both languages."""
     languages = list(summary)
     rows = [["room", *(f"{language} {kind}" for language in languages for kind in KINDS)]]
     for room in sorted({room for rooms in summary.values() for room in rooms}):
@@ -158,7 +158,7 @@ def table(summary: dict[str, dict[str, Counts]]) -> list[str]:
 
 
 def regressed(summary: dict[str, Any], before: dict[str, Any]) -> list[str]:
-    """Rooms whose share of lines is a point or more below what it was; a room that is gone counts."""
+    """Rooms whose share of lines fell by a point or more; a room that no longer exists counts too."""
     out = []
     for language, rooms in before.items():
         if language not in summary:

@@ -1,7 +1,7 @@
-"""Datasets of each room as a stranger may have changed them: what there is to damage, and how.
+"""Datasets of each room as a stranger may have changed them: what can be damaged, and how.
 
-`MAKERS` writes a valid one of each kind; `targets` lists what it holds; `damages` what can be done to one of these.
-A damaged copy keeps units and long names, so that nothing gives it away but what was changed.
+`MAKERS` writes a valid one of each kind; `targets` lists its contents; `damages` the possible damages of one of these.
+A damaged copy has the same units and long names, so only the change itself is a sign of damage.
 """
 
 from __future__ import annotations
@@ -144,16 +144,16 @@ MAKERS: dict[str, Callable[[Path], Path]] = {
 
 @dataclass(frozen=True)
 class Target:
-    """Something that a dataset holds. kind: variable, dim, attribute, group."""
+    """A part of a dataset. kind: variable, dim, attribute, group."""
 
     kind: str
     group: str
     name: str
-    variable: str = ""  # whose attribute it is
+    variable: str = ""  # for an attribute: its variable
 
 
 def targets(path: Path) -> list[Target]:
-    """All that a dataset holds."""
+    """All parts of a dataset."""
     found = []
     with netCDF4.Dataset(path) as root:
         found += [Target("attribute", "/", name) for name in root.ncattrs()]
@@ -317,7 +317,7 @@ def _values(variable: Any, how: str) -> None:
     variable.set_auto_maskandscale(False)
     if not size:
         raise Skip
-    if how == "mixed":  # one value only, among what is as it was
+    if how == "mixed":  # one value only, among unchanged ones
         new = np.asarray(variable[...]).copy()
         new.reshape(-1)[-1] = np.nan if kind == "f" else np.iinfo(new.dtype).max
         variable[...] = new

@@ -1,4 +1,4 @@
-"""Run folders as a stranger may have changed them: run.json word by word, and the files beside it."""
+"""Run folders as a stranger may have changed them: run.json value by value, and the files next to it."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ Path_ = tuple[str | int, ...]
 
 
 def places(value: Any, at: Path_ = (), depth: int = 4) -> Iterator[Path_]:
-    """Where in a document something stands that can be replaced."""
+    """The places in a document where a value can be replaced."""
     if at:
         yield at
     if depth:
@@ -132,7 +132,7 @@ def places(value: Any, at: Path_ = (), depth: int = 4) -> Iterator[Path_]:
 
 
 def reworded(run: Path, copy: Path, at: Path_, word: str) -> Path:
-    """A copy whose run.json says something else in one place; word "drop" takes the place away."""
+    """A copy whose run.json is different in one place; word "drop" removes the place."""
     shutil.copytree(run, copy, symlinks=True)
     document = json.loads((run / "run.json").read_text())
     node = document
@@ -167,7 +167,7 @@ def _deep(path: Path) -> None:
 
 
 def _longer(path: Path) -> None:
-    os.truncate(path, 1 << 40)  # without blocks: it costs its maker nothing
+    os.truncate(path, 1 << 40)  # without blocks: it costs an attacker nothing
 
 
 def _pipe(path: Path) -> None:

@@ -1,11 +1,12 @@
 """`sonde` without its start: a process that has loaded every module forks a child for each command.
 
-To load what `sonde io show` needs takes two seconds of a processor, its work a few hundredths. A child is otherwise
-what a shell would start: a session of its own, its folder, environment, arguments, standard streams and processors, no
-other descriptor. It cannot be given what is settled when Python starts (`AT_START`), and in /proc it has the server's
-command line and environment: a test that looks for the process, or is about its start or end, calls `Shell.start`.
+Loading the modules for `sonde io show` takes two seconds of a processor, its work a few hundredths. Otherwise a child
+is what a shell would start: it has its own session, folder, environment, arguments, standard streams and processors,
+and no other descriptor. It cannot have settings that only apply when Python starts (`AT_START`), and in /proc it has
+the server's command line and environment: a test that looks for the process, or is about its start or end, calls
+`Shell.start`.
 
-As a program it is the server; its standard input is the socket of its requests.
+As a program it is the server; its standard input is the socket for its requests.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ from typing import NoReturn, TextIO
 
 PROGRAM = Path(sys.executable).with_name("sonde")
 
-# Variables that Python, the loader and libraries look at before the first command, and not again.
+# Variables that Python, the loader and libraries read before the first command, and not again.
 AT_START = ("PYTHON", "LC_", "LANG", "LD_", "HDF5_", "OMP_", "OPENBLAS_", "MALLOC_")
 AT_FIRST = {name: value for name, value in os.environ.items() if name.startswith(AT_START)}
-REQUEST_BYTES = 1 << 17  # of one message; 200 KiB may wait in a socket
-# Programs of their own, and what looks at the user's settings when it is loaded.
+REQUEST_BYTES = 1 << 17  # for one message; 200 KiB may wait in a socket
+# Separate programs, and modules that read the user's settings when they are loaded.
 NOT_LOADED = ("sonde.power.jobs.run_job_shim", "sonde.report.render_static")
 
 
@@ -63,11 +64,11 @@ class Forked:
 
     @functools.cached_property
     def stderr(self) -> TextIO:
-        """What it says, to be read while it runs; what was read `communicate` has no more."""
+        """Its error output, to be read while it runs; `communicate` does not return the part that was read here."""
         return open(self._err, closefd=False)
 
     def poll(self) -> int | None:
-        """`returncode`, looked up now."""
+        """`returncode`, checked now."""
         with suppress(subprocess.TimeoutExpired):
             self.wait(0)
         return self.returncode
@@ -95,15 +96,15 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
-        """What was printed, once the command has ended and nobody can print any more.
+        """Its output, after the command has ended and nothing can be written any more.
 
-        Raises subprocess.TimeoutExpired, after which it may be called again.
+        Raises subprocess.TimeoutExpired; after that it may be called again.
         """
         out, err = (text.decode() for text in self.communicate_bytes(timeout))
         return out.replace("\r\n", "\n").replace("\r", "\n"), err.replace("\r\n", "\n").replace("\r", "\n")
 
     def communicate_bytes(self, timeout: float | None = None) -> tuple[bytes, bytes]:
-        """The same, as it was written."""
+        """The same as bytes."""
         end = None if timeout is None else time.monotonic() + timeout
         if not self._whole:
             with selectors.DefaultSelector() as waiting:
@@ -133,10 +134,10 @@ def start(
     streams: Mapping[int, str] = {},
     removed: bool = False,
 ) -> Forked | None:
-    """Starts `sonde WORDS`; None where a child cannot be what a new process would be.
+    """Starts `sonde WORDS`; returns None if a child cannot be equivalent to a new process.
 
-    stdin: through a pipe; None: /dev/null. streams: standard streams by number that are files instead, "" closed,
-    "|" a pipe that nobody reads. removed: whether its folder, which is empty, is removed.
+    stdin: through a pipe; None: /dev/null. streams: standard streams by number that are files instead, "" closed, "|" a
+    pipe that nobody reads. removed: whether its folder, which is empty, is removed.
     """
     asked = {"words": [*words], "cwd": str(cwd), "env": dict(env), "cpus": [*os.sched_getaffinity(0)]}
     asked |= {"streams": [*streams.items()], "removed": removed}
@@ -157,8 +158,8 @@ def start(
 
 
 def settled(env: Mapping[str, str]) -> bool:
-    """Whether a process with this environment starts as the server did: as this one, or as this one is by now, since
-    netCDF4 sets HDF5_PLUGIN_PATH when it is loaded, here and in the server.
+    """Whether a process with this environment would start as the server did: equal to this process's environment, or to
+    its present one, because netCDF4 sets HDF5_PLUGIN_PATH when it is loaded, here and in the server.
     """
     names = {name for name in (*env, *AT_FIRST, *os.environ) if name.startswith(AT_START)}
     return all(env.get(name) in (AT_FIRST.get(name), os.environ.get(name)) for name in names)
@@ -173,7 +174,7 @@ def _feed(pipe: int, data: bytes) -> None:
 def _server() -> socket.socket:
     """The socket of this process's server, which ends with it."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    # Python warns of a fork beside threads, and OpenBLAS would have some.
+    # Python warns about a fork in a process with threads, and OpenBLAS would have some.
     env = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     actions = [
         (os.POSIX_SPAWN_DUP2, theirs.fileno(), 0),
@@ -190,7 +191,7 @@ def _server() -> socket.socket:
 
 
 def load() -> None:
-    """Imports all of Sonde that can be imported here, and with it what it stands on."""
+    """Imports all of Sonde that can be imported here, with all its dependencies."""
     import sonde
 
     for module in pkgutil.walk_packages(sonde.__path__, "sonde."):
@@ -200,8 +201,8 @@ def load() -> None:
 
 
 def serve(requests: socket.socket) -> None:
-    """Forks until nobody can ask any more; returns in each child, which is then the command."""
-    running: dict[int, tuple[int, int]] = {}  # descriptor of a process -> its id, where its end is told
+    """Forks until no client can ask any more; returns in each child, which then runs the command."""
+    running: dict[int, tuple[int, int]] = {}  # pidfd -> process id, socket for its exit status
     poll = select.poll()
     poll.register(requests, select.POLLIN)
     while True:
@@ -231,7 +232,7 @@ def serve(requests: socket.socket) -> None:
 
 
 def become(request: dict, files: list[int]) -> None:
-    """Makes this process what a shell would have started."""
+    """Turns this process into the one that a shell would have started."""
     os.setsid()
     os.write(files[3], f"{os.getpid()}\n".encode())  # only now may a signal be sent to its group
     for number in range(3):
@@ -241,10 +242,10 @@ def become(request: dict, files: list[int]) -> None:
         redirect(number, place)
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if [number, ""] in request["streams"]:
-            setattr(sys, name, None)  # as Python has what was closed when it began
+            setattr(sys, name, None)  # Python does the same for streams that were closed at its start
             setattr(sys, f"__{name}__", None)
             continue
-        old = getattr(sys, name)  # which knows of another file whether it can be positioned
+        old = getattr(sys, name)  # the old object knows whether a different file is seekable
         stream = open(number, mode, encoding=old.encoding, errors=old.errors, closefd=False)  # noqa: SIM115
         stream.reconfigure(line_buffering=name == "stderr" or stream.isatty())
         setattr(sys, name, stream)
@@ -272,7 +273,9 @@ def redirect(number: int, place: str) -> None:
 
 
 def end(code: int) -> NoReturn:
-    """Ends this process as a new one would end, but for the teardown of modules, which copies all that was loaded."""
+    """Ends this process as a new one would end, but without the teardown of modules, which would copy everything that
+    was loaded.
+    """
     threading._shutdown()
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

@@ -1,11 +1,11 @@
 """The gates of `make check` that read the sources and run nothing of them: layout, lint, types, spelling, scripts.
 
-    python tests/gates.py [--all] [--since REVISION] [NAME ...]
+python tests/gates.py [--all] [--since REVISION] [NAME ...]
 
-NAME: gates to run, by default each. clang-tidy takes a quarter of an hour for all of the C++ sources, so it reads those
-that changed since the branch left its upstream (or REVISION), and all with --all. A gate whose tool is not there is
-skipped and says why; with SONDE_TEST_REQUIRE=all that fails. Prints a line a gate, with its seconds, and what a failed
-one said. Exit status: 0 all passed, 1 one failed, 2 bad words.
+NAME: gates to run, by default all. clang-tidy takes a quarter of an hour for all of the C++ sources, so it reads those
+that changed since the branch left its upstream (or REVISION), and all with --all. A gate without its tool is skipped
+with the reason; with SONDE_TEST_REQUIRE=all that fails. Prints a line for each gate, with its seconds, and the output
+of a failed one. Exit status: 0 all passed, 1 one failed, 2 wrong arguments.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ BIN = Path(sys.executable).parent
 COMPILE_COMMANDS = ROOT / "build/Release"
 OF_GCC = ("-mgeneral-regs-only", "-fno-tree-loop-distribute-patterns")
 CPP = (".cpp", ".hpp", ".c", ".h")
-# Files of others, made by programs, or wrong on purpose.
+# Files from other projects, generated files, and files that are wrong on purpose.
 LEFT_OUT = ("third_party/", "tests/data/", "tests/cli/wording.txt")
 SHEBANGS = {"sh", "bash"}
 
 
 @dataclass(frozen=True)
 class Gate:
-    """commands: from the paths below the root, command lines of which none may fail. tool: what they run."""
+    """commands: makes command lines from the paths below the root; none may fail. tool: the program that they run."""
 
     name: str
     tool: str
     commands: Callable[[list[str]], list[list[str]]]
-    hint: str  # what mends what it finds
+    hint: str  # how to correct the faults
 
 
 def ending(paths: list[str], *suffixes: str) -> list[str]:
@@ -61,7 +61,7 @@ def scripts(paths: list[str]) -> list[str]:
 
 
 def in_turns(command: list[str], paths: list[str], size: int) -> list[list[str]]:
-    """The command for so many of the paths at a time."""
+    """The command for at most `size` of the paths at a time."""
     return [[*command, *paths[k : k + size]] for k in range(0, len(paths), size)]
 
 
@@ -70,7 +70,7 @@ def format_cpp(paths: list[str]) -> list[list[str]]:
 
 
 def spelling(paths: list[str]) -> list[list[str]]:
-    """Tests type misspelt words on purpose: what they have in quotes is left out."""
+    """Tests contain misspelt words on purpose: their quoted texts are left out."""
     read = [path for path in paths if not path.endswith((".png", ".svg", ".nc", ".json", ".js"))]
     tests = [path for path in read if path.startswith("tests/")]
     others = [path for path in read if not path.startswith("tests/")]
@@ -78,9 +78,16 @@ def spelling(paths: list[str]) -> list[list[str]]:
     return [*in_turns(["codespell"], others, 2000), *in_turns(["codespell", *quoted], tests, 2000)]
 
 
+def sentences(paths: list[str]) -> list[list[str]]:
+    """Comments and docstrings of the sources."""
+    read = [path for path in ending(paths, ".py", *CPP) if path.startswith(("src/", "native/"))]
+    return in_turns(["python", str(Path(__file__).with_name("sentences.py"))], read, 2000)
+
+
 def tidy(paths: list[str]) -> list[list[str]]:
-    """With the build's own command lines; what it leaves out is read with those of its neighbours, who may not need
-    the headers of native/."""
+    """Uses the build's own command lines. A file without one is read with those of its neighbours, which may not need
+    the headers of native/.
+    """
     read = [path for path in ending(paths, ".cpp", ".hpp") if path.startswith(("native/", "tests/native/"))]
     more = [
         f"--extra-arg=-I{ROOT / 'native'}",
@@ -90,13 +97,13 @@ def tidy(paths: list[str]) -> list[list[str]]:
 
 
 def for_clang(commands: Path) -> Path:
-    """A folder with the build's command lines, without the words that clang refuses, or takes otherwise than GCC: by
-    -mgeneral-regs-only it forbids headers even to name a long double.
+    """A folder with the build's command lines, without options that clang refuses, or treats differently from GCC: with
+    -mgeneral-regs-only it does not even let headers name a long double.
     """
     made = commands / "for-clang"
     try:
         text = (commands / "compile_commands.json").read_text()
-    except OSError:  # nothing is built: the tool says so
+    except OSError:  # nothing is built: the tool reports that
         return commands
     made.mkdir(exist_ok=True)
     for word in OF_GCC:
@@ -111,6 +118,7 @@ GATES = (
     Gate("types", "mypy", lambda paths: [["mypy", "--no-error-summary"]], "pyproject.toml says how strict"),
     Gate("format-c++", "clang-format", format_cpp, "make format"),
     Gate("spelling", "codespell", spelling, "words that are right: [tool.codespell] in pyproject.toml"),
+    Gate("sentences", "python", sentences, "say it with a subject, a verb, an object: CONTRIBUTING.md"),
     Gate(
         "scripts",
         "shellcheck",
@@ -126,7 +134,7 @@ def git(*words: str) -> str:
 
 
 def sources() -> list[str]:
-    """All files that git knows or would take up, below the root."""
+    """All files that git tracks or would add, below the root."""
     listed = git("ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
     return [
         path for path in sorted(listed) if path and not path.startswith(LEFT_OUT) and (ROOT / path).is_file()
@@ -134,7 +142,9 @@ def sources() -> list[str]:
 
 
 def base() -> str:
-    """What changes are counted from: where this branch left its upstream; of one that did not, its last commit."""
+    """The revision from which changes count: where this branch left its upstream; for a branch without upstream, its
+    last commit.
+    """
     try:
         left = git("merge-base", "HEAD", "@{upstream}").strip()
     except subprocess.CalledProcessError:
@@ -142,19 +152,19 @@ def base() -> str:
     head = git("rev-parse", "HEAD").strip()
     if left and left != head:
         return left
-    # A clone of one commit has none before it; then all of that commit is new.
+    # A clone with one commit has no earlier one; then everything in that commit is new.
     return "HEAD~1" if git("rev-list", "--count", "-n", "2", "HEAD").strip() == "2" else head
 
 
 def changed(since: str, paths: list[str]) -> list[str]:
-    """Those of the paths that differ from the revision, or that git does not know yet."""
+    """The paths that differ from the revision, or that git does not track yet."""
     names = git("diff", "--name-only", "-z", since, "--").split("\0")
     names += git("ls-files", "-z", "--others", "--exclude-standard").split("\0")
     return [path for path in paths if path in set(names)]
 
 
 def run(gate: Gate, paths: list[str]) -> Iterator[str]:
-    """What its commands say that fail."""
+    """The output of its commands that fail."""
     for words in gate.commands(paths):
         done = subprocess.run(
             [str(BIN / words[0]) if (BIN / words[0]).exists() else words[0], *words[1:]],

@@ -1,4 +1,4 @@
-"""Runs one program of HDF5 operations with files on disk and with files in the store, and compares what is reported."""
+"""Runs one program of HDF5 operations with files on disk and with files in the store, and compares their reports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Program = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Question:
-    """One fact that differs, with all that is known on disk of the same object."""
+    """One fact that differs, with all facts about the same object on disk."""
 
     name: str  # without the object's path
     disk: Any
@@ -33,7 +33,7 @@ class Question:
     facts: Facts
     disk_message: str
     store_message: str
-    damages: bool  # the program writes chunks that are no chunks
+    damages: bool  # the program writes invalid chunks
 
     def of_object(self, name: str) -> Any:
         return self.facts.get(name)
@@ -70,7 +70,7 @@ def is_damage(question: Question) -> bool:
     return question.damages and question.name in ("error", "data") and failed in messages
 
 
-# Known differences, by the first cell of its row in the table "What differs" of docs/reference/store-hdf5.md.
+# Known differences, by the first cell of the row in the table "What differs" of docs/reference/store-hdf5.md.
 KNOWN: dict[str, Callable[[Question], bool]] = {
     "times": lambda q: q.name == "times" and (q.disk, q.store) == (1, 0),
     "order of the root group": lambda q: (
@@ -86,7 +86,7 @@ KNOWN: dict[str, Callable[[Question], bool]] = {
         and not isinstance(q.of_object("space"), list)
     ),
     "a direct chunk of another length": lambda q: (
-        q.name == "error" and q.disk is None and "and without filters it takes" in q.store_message
+        q.name == "error" and q.disk is None and "without filters it must have" in q.store_message
     ),
     "a direct chunk at the end": lambda q: (
         q.name == "error" and q.disk is None and "the chunk's offset lies outside" in q.store_message
@@ -110,7 +110,7 @@ class Difference:
 
 
 class Worker:
-    """A process that runs programs; one that a program ended is started anew for the next."""
+    """A process that runs programs; if a program ends it, it is started again for the next."""
 
     def __init__(self, folder: Path, log: Path, connector: str | None) -> None:
         self.folder, self.log = folder, log
@@ -137,7 +137,7 @@ class Worker:
         self.process.stdin.flush()
 
     def receive(self) -> list[Facts] | None:
-        """None where the program ended the process."""
+        """None if the program ended the process."""
         assert self.process.stdout
         if line := self.process.stdout.readline():
             return json.loads(line)
@@ -157,14 +157,14 @@ class Pair:
     connector: str = "sonde embedded=memory"
     programs: int = 0
     operations: int = 0
-    crashes: int = 0  # of HDF5 with files on disk: such a program compares nothing
-    met: dict[str, int] = field(default_factory=dict)  # how often a known difference was met
-    on_disk: list[Facts] = field(default_factory=list)  # what the last program reported
+    crashes: int = 0  # by HDF5 with files on disk: such a program compares nothing
+    met: dict[str, int] = field(default_factory=dict)  # how often a known difference occurred
+    on_disk: list[Facts] = field(default_factory=list)  # the report of the last program
 
     def __post_init__(self) -> None:
         files = self.folder / "files"
         files.mkdir()
-        # One folder for both: a name is part of what is reported, and the store leaves nothing on disk.
+        # One folder for both: reports contain the file's name, and the store leaves nothing on disk.
         self.disk = Worker(files, self.folder / "disk.log", None)
         self.store = Worker(files, self.folder / "store.log", self.connector)
 
@@ -193,7 +193,7 @@ class Pair:
         for number, (one, other) in enumerate(zip(disk, store, strict=True)):
             out += self.compare(number, one, other, damages)
             if out or one.get("error") != other.get("error"):
-                break  # what follows may differ only because this did
+                break  # later differences may only follow from this one
         return out
 
     def compare(self, number: int, disk: Facts, store: Facts, damages: bool) -> list[Difference]:

@@ -1,11 +1,11 @@
 """Runs small programs of HDF5 operations, and reports what each returned: python hdf5_program_runner.py FOLDER
 
 Reads programs from standard input, one JSON list of operations a line (hdf5_programs.py makes them), and writes one
-JSON list a line: for each operation a dictionary of facts. HDF5 has its files wherever the environment says, so that
-two such processes, one with files on disk and one with HDF5_VOL_CONNECTOR, can be compared fact by fact.
+JSON list a line: for each operation a dictionary of facts. The environment decides where HDF5 has its files, so two
+such processes, one with files on disk and one with HDF5_VOL_CONNECTOR, can be compared fact by fact.
 
-Operations address objects by number: the n-th of those that the file has, modulo their count. So whatever is left of a
-program when operations are removed from it still runs, and does something.
+Operations address objects by number: the n-th of the file's objects, modulo their count. So a program still runs and
+does something after operations were removed from it.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ FILES = ("a.h5", "b.h5")
 LZF = 32000
 COMMENT = b"a comment"
 ON_DISK = "HDF5_VOL_CONNECTOR" not in os.environ
-DEPTH = 4  # of groups that are listed: hard links can make cycles
+DEPTH = 4  # limit for listed groups: hard links can make cycles
 
 
 def plain(value: Any) -> Any:
-    """A value that JSON has, equal for equal values only."""
+    """A JSON value; equal only for equal values."""
     if isinstance(value, np.ndarray):
         if value.dtype.hasobject:
             return ["objects", list(value.shape), [plain(one) for one in value.ravel().tolist()]]
@@ -50,7 +50,7 @@ def plain(value: Any) -> Any:
 
 
 def type_facts(tid: h5t.TypeID) -> Any:
-    """A datatype as a description, without the bytes by which a library stores it."""
+    """A datatype as a description, without the bytes in which a library stores it."""
     kind = tid.get_class()
     out: list[Any] = [kind, tid.get_size()]
     if isinstance(tid, h5t.TypeIntegerID):
@@ -132,12 +132,12 @@ TYPES: dict[str, Callable[[], h5t.TypeID]] = {
     "region": of(h5py.regionref_dtype),
     "struct of object": of([("r", h5py.ref_dtype), ("n", "<i4")]),
 }
-# In memory besides the file's own type.
+# Used in memory in addition to the file's own type.
 CONVERTED = {"f8": h5t.NATIVE_DOUBLE, "i4": h5t.NATIVE_INT32, "i1": h5t.NATIVE_INT8, "u8": h5t.NATIVE_UINT64}
 
 
 def memory_type(tid: h5t.TypeID) -> h5t.TypeID:
-    """Its numpy type. An opaque type would lose its tag, and HDF5 converts between no two tags."""
+    """Its numpy type. An opaque type would lose its tag, and HDF5 does not convert between different tags."""
     return tid if isinstance(tid, h5t.TypeOpaqueID) else h5t.py_create(tid.dtype)
 
 
@@ -178,7 +178,7 @@ class Runner:
             file.close()
 
     def forget(self) -> None:
-        """Nothing of a program may stay open, or the next one could not make its files anew."""
+        """Closes all that a program left open, or the next one could not create its files again."""
         self.held.clear()
         self.files.clear()
         gc.collect()
@@ -192,7 +192,7 @@ class Runner:
         return self.files[FILES[operation.get("file", 0)]]
 
     def listing(self, file: h5py.File) -> Iterator[tuple[str, Any]]:
-        """Path and object of all that hard links lead to, each once, in the order of paths."""
+        """Path and object of everything that hard links lead to, each once, in the order of paths."""
         root = file["/"].id
         yield "/", root
         yield from self.below(root, "", 0, {root})
@@ -300,7 +300,7 @@ class Runner:
         return h5r.create(file.id, path.encode(), h5r.DATASET_REGION, space)
 
     def shown(self, file: h5py.File, value: Any) -> Any:
-        """As plain(), with references as what they lead to."""
+        """As plain(), with the targets of references in their place."""
         if isinstance(value, np.ndarray) and value.dtype.hasobject:
             return [list(value.shape), [self.shown(file, one) for one in value.ravel()]]
         if isinstance(value, np.void) and value.dtype.hasobject:
@@ -335,7 +335,7 @@ class Runner:
         return plain(out)
 
     def space(self, shape: tuple[int, ...], selects: list[dict[str, Any]]) -> h5s.SpaceID:
-        """A dataspace of this shape with a selection; numbers are taken modulo what the shape allows."""
+        """A dataspace of this shape with a selection; numbers are taken modulo the shape's limits."""
         space = h5s.create_simple(shape)
         for number, select in enumerate(selects):
             how = {
@@ -413,7 +413,7 @@ class Runner:
             "file: open objects": h5f.get_obj_count(file.id, h5f.OBJ_ALL),
         }
 
-    # ---- everything that can be asked
+    # ---- all queries
 
     def everything(self, file: h5py.File) -> Facts:
         out: Facts = {}
@@ -437,7 +437,7 @@ class Runner:
         out["kind"] = type(one).__name__
         out["hard links"] = info.rc
         out["attributes"] = h5a.get_num_attrs(one)
-        # Where an object has no comment, h5py hands out memory that nobody wrote.
+        # If an object has no comment, h5py returns uninitialised memory.
         self.asked(out, "comment", lambda: h5o.get_comment(one, b".") == COMMENT)
         self.asked(out, "name", lambda: plain(h5i.get_name(one)))
         self.attribute_facts(file, one, out)
@@ -455,7 +455,7 @@ class Runner:
         for index, label in ((h5.INDEX_NAME, "name"), (h5.INDEX_CRT_ORDER, "creation")):
             for order in (h5.ITER_INC, h5.ITER_DEC):
                 if label == "creation" and not tracked:
-                    continue  # HDF5 answers in the order in which they lie in the file
+                    continue  # HDF5 answers in their order in the file
                 names: list[Any] = []
                 self.asked(
                     out,
@@ -478,7 +478,7 @@ class Runner:
 
     def attribute_info(self, one: Any, name: bytes) -> Any:
         info = h5a.get_info(one, name)
-        # Where the order is not tracked, HDF5 answers with what it happens to have.
+        # Without a tracked order, HDF5 answers in an arbitrary one.
         tracked = one.get_create_plist().get_attr_creation_order() & h5p.CRT_ORDER_TRACKED
         regions = h5a.open(one, name).get_type().detect_class(h5t.REFERENCE)
         return [
@@ -591,7 +591,7 @@ class Runner:
     def fill(self, properties: h5p.PropDCID, tid: h5t.TypeID) -> Any:
         dtype = tid.dtype
         if dtype.hasobject and not h5py.check_string_dtype(dtype):
-            return None  # h5py has no way to ask
+            return None  # h5py cannot query it
         value = np.zeros((), dtype) if not dtype.subdtype else np.zeros(dtype.subdtype[1], dtype.subdtype[0])
         if dtype.subdtype:
             return None
@@ -714,7 +714,7 @@ class Runner:
         properties.set_copy_object(operation["flags"])
         path, _ = self.pick(operation, object)
         if ON_DISK:
-            # HDF5 2.0 copies an open dataset without what it holds of it in its sieve buffer.
+            # HDF5 2.0 copies an open dataset without the data in its sieve buffer.
             self.file(operation).flush()
         into = self.group(operation | {"file": operation["into"]})
         if self.files[FILES[operation["into"]]].mode == "r":
@@ -937,7 +937,7 @@ class Runner:
         return tuple(at)
 
     def do_write_chunk(self, operation: Operation, facts: Facts) -> None:
-        """As it would be after those filters that can be created here; the mask leaves the others out."""
+        """The chunk after the filters that can be created here; the mask leaves the others out."""
         one = self.dataset(operation)
         properties = one.get_create_plist()
         chunk = properties.get_chunk()
@@ -950,7 +950,7 @@ class Runner:
         for k in range(properties.get_nfilters()):
             number, _, parameters, *_ = properties.get_filter(k)
             if number == h5z.FILTER_DEFLATE and operation["apply"] % 2:
-                # At the filter's own level: a copy of a chunk that HDF5 has in its cache is compressed anew.
+                # With the filter's own level: HDF5 compresses the copy of a chunk in its cache again.
                 data = zlib.compress(data, parameters[0])
             else:
                 mask |= 1 << k
@@ -961,8 +961,8 @@ class Runner:
         self.write_direct_chunk(one, self.chunk_at(one, operation["chunk"]), data, mask)
 
     def write_direct_chunk(self, one: h5d.DatasetID, at: tuple[int, ...], data: bytes, mask: int) -> None:
-        # HDF5 2.0 goes on with the mask that it knew of an open dataset's chunk, and puts another one into the file
-        # only with a chunk of another length.
+        # For an open dataset's chunk HDF5 2.0 uses the mask that it already has, and writes another one into the file
+        # only with a chunk of a different length.
         self.held.clear()
         if ON_DISK and one.get_create_plist().get_nfilters():
             one.write_direct_chunk(at, data + b"\0", mask)
@@ -976,7 +976,7 @@ class Runner:
         at = self.chunk_at(one, operation["chunk"])
         if one.get_chunk_info_by_coord(at).byte_offset is None:
             raise LookupError("no chunk was written here")
-        # The mask that read_direct_chunk() hands out is 0 for a chunk in HDF5's cache, whatever it is.
+        # The mask from read_direct_chunk() is 0 for a chunk in HDF5's cache, whatever its real value is.
         mask, data = one.get_chunk_info_by_coord(at).filter_mask, one.read_direct_chunk(at)[1]
         self.write_direct_chunk(one, self.chunk_at(one, operation["to"]), bytes(data), mask)
 
@@ -986,7 +986,7 @@ class Runner:
         facts["own form"] = one.get_type().dtype.hasobject
         facts["fill time"] = one.get_create_plist().get_fill_time()
         facts["layout"], facts["alloc time"] = h5d.CHUNKED, one.get_create_plist().get_alloc_time()
-        # Where there is no chunk HDF5 leaves the mask unset, and h5py hands out whatever was in that memory.
+        # If there is no chunk, HDF5 leaves the mask unset, and h5py returns uninitialised memory.
         absent = info.byte_offset is None
         facts["chunk"] = plain([info.chunk_offset, None if absent else info.filter_mask, info.size, absent])
 

@@ -10,7 +10,7 @@ Operation = dict[str, Any]
 
 NAMES = ["a", "b", "c", "data", "é", "x y*?"]
 ATTRIBUTES = ["p", "q", "r", "ü"]
-# Those of which the values compare by their bytes come more often: they reach filters and chunks most directly.
+# Types whose values compare by their bytes are more frequent: they reach filters and chunks most directly.
 PLAIN = ["<i1", ">i2", "<i4", ">i8", "<u1", ">u2", "<u4", ">u8", "<f2", ">f4", "<f8"]
 OTHERS = [
     "bits",
@@ -37,7 +37,7 @@ OTHERS = [
     "struct of object",
     "committed",
 ]
-# h5py 3.16 hands HDF5 memory of another layout for fill values of these, on files too.
+# For fill values of these h5py 3.16 passes HDF5 memory with a different layout, also with files on disk.
 NO_FILL = (
     "lists",
     "lists of structs",
@@ -73,7 +73,7 @@ def rarely(value: Any = True, other: Any = False) -> st.SearchStrategy[Any]:
 
 @st.composite
 def selections(draw: st.DrawFn) -> list[Operation]:
-    """None at all is the whole dataset."""
+    """An empty list is the whole dataset."""
     return draw(
         st.lists(
             st.fixed_dictionaries(
@@ -305,7 +305,7 @@ creating = operation(
 
 @st.composite
 def programs(draw: st.DrawFn) -> list[Operation]:
-    """Two files are created, something happens to them, and all that they hold is read before and after a close."""
+    """Two files are created, operations change them, and all their contents are read before and after a close."""
     begin = [draw(creating), {"op": "create", "file": 1}]
     first = [draw(datasets()) | {"in": 0}, draw(group)]
     steps = draw(st.lists(step, min_size=1, max_size=24))

@@ -1,4 +1,4 @@
-"""Traces of sonde io from invented calls, summed up by the real analyse(): for the tests of figures and reports.
+"""Traces of sonde io from invented calls, analysed by the real analyse(): for the tests of figures and reports.
 
 python tests/io_traces.py OUT.html [RANKS]
 """
@@ -135,7 +135,7 @@ def raw(
 
 
 def with_servers(data: xr.Dataset, *each: tuple[str, dict[str, list[float]]]) -> xr.Dataset:
-    """/raw with servers that wrote: name, and of each operation its calls and mean, shortest and longest duration."""
+    """/raw with writing servers: name, and for each operation its calls and mean, shortest and longest duration."""
     told = {
         "system": "GlusterFS volume vol",
         "mounts": ["/scratch"],
@@ -158,7 +158,7 @@ def with_servers(data: xr.Dataset, *each: tuple[str, dict[str, list[float]]]) ->
 
 
 def collective(ranks: int = 4, rounds: int = 3, reads: bool = True) -> xr.Dataset:
-    """Ranks that write 4 MiB each in a collective call, of which rank 0 makes 64 KiB to the file system."""
+    """Ranks that write 4 MiB each in a collective call; rank 0 writes 64 KiB of it to the file system."""
     threads = []
     for rank in range(ranks):
         calls, at = [Call("open", 5 * US, 40 * US, path="/scratch/out.h5")], 100 * US

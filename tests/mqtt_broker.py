@@ -1,4 +1,4 @@
-"""A real mosquitto on loopback, its clients, and a bridge with a bus of its own: for tests and benches."""
+"""A real mosquitto on loopback, its clients, and a bridge with its own bus: for tests and benches."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Broker:
     def __init__(self, folder: Path, more: str = "allow_anonymous true\n", words: Sequence[str] = ()) -> None:
         self.folder, self.port = folder / f"broker-{uuid.uuid4().hex[:6]}", free_port()
         self.folder.mkdir()
-        self.words = list(words)  # that its clients need
+        self.words = list(words)  # options for its clients
         conf = f"listener {self.port} 127.0.0.1\npersistence true\npersistence_location {self.folder}/\n"
         conf += "max_queued_messages 0\nmax_inflight_messages 0\nset_tcp_nodelay true\n"
         if os.geteuid() == 0:
@@ -86,7 +86,7 @@ class Broker:
             raise
 
     def save_each_change(self) -> None:
-        """As docs/howto/power-mqtt.md has it: else a broker that is killed forgets who has subscribed, too."""
+        """As in docs/howto/power-mqtt.md: otherwise a broker that is killed also forgets its subscribers."""
         self.stop()
         with (self.folder / "conf").open("a") as conf:
             conf.write("autosave_on_changes true\nautosave_interval 1\n")
@@ -119,7 +119,7 @@ class Broker:
 
 
 def packet(first: int, body: bytes, length: int | None = None) -> bytes:
-    """An MQTT packet; with `length` it claims to be as long, whatever its body has."""
+    """An MQTT packet; with `length` it claims that length, whatever its body has."""
     left = len(body) if length is None else length
     out = bytes([first])
     while True:
@@ -136,12 +136,14 @@ def message(topic: str, payload: bytes, qos: int = 0, number: int = 1, length: i
 
 
 class StandIn:
-    """A stranger at a broker's address: accepts each connection, and answers with what a test chooses."""
+    """A stranger at a broker's address: accepts each connection, and sends the answers that a test chooses."""
 
     ACCEPTED = packet(0x20, b"\0\0\0")  # CONNACK
 
     def __init__(self, sends: Iterable[bytes], tls: ssl.SSLContext | None = None, reads: bool = True) -> None:
-        """sends: after the bridge's first packet, as far as the bridge takes it. reads: what comes is read, too."""
+        """sends: data after the bridge's first packet, as far as the bridge reads it. reads: whether received data is
+        read too.
+        """
         self.sends, self.tls, self.reads = list(sends), tls, reads
         self.connections = self.sent = 0
         self.received = b""
@@ -168,17 +170,17 @@ class StandIn:
             self.received += came
 
     def close(self) -> None:
-        """A talk that goes on ends when the bridge does, or after 20 s."""
+        """A conversation in progress ends when the bridge does, or after 20 s."""
         with suppress(OSError):
-            self.server.shutdown(socket.SHUT_RDWR)  # which ends accept(), as close() does not
+            self.server.shutdown(socket.SHUT_RDWR)  # this ends accept(); close() does not
         self.server.close()
 
 
 class Heard:
-    """What one mosquitto_sub hears, as JSON with properties."""
+    """The messages that one mosquitto_sub receives, as JSON with properties."""
 
     def __init__(self, broker: Broker, *filters: str) -> None:
-        # What is retained under the last filter comes when the broker has all of them.
+        # Retained messages under the last filter arrive when the broker has all filters.
         self.here = f"here/{uuid.uuid4().hex}"
         broker.publish(self.here, "here", "-r")
         words = [word for one in (*filters, self.here) for word in ("-t", one)]
@@ -209,7 +211,7 @@ class Heard:
 
 
 class Site:
-    """A bus of a test's own, by its domain."""
+    """A bus for one test, by its domain."""
 
     def __init__(self, folder: Path, over: str, cluster: str = "alpha", keys: bool = False) -> None:
         self.folder, self.cluster = folder / f"{cluster}-{uuid.uuid4().hex[:6]}", cluster
@@ -275,7 +277,7 @@ class Bridge:
             self.events.append(json.loads(line))
 
     def counted(self) -> dict[str, int]:
-        """What it has counted up to now, by the names of its metrics without prefix and _total."""
+        """Its counters up to now, by the names of its metrics without prefix and _total."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=20) as answer:
             lines = [
                 line.split()
@@ -293,7 +295,7 @@ class Bridge:
 
     def wait_for(self, event: str, times: int = 1) -> dict[str, Any]:
         def there() -> list[dict[str, Any]]:
-            going = self.reading.is_alive()  # before we look: it ends when the last line was read
+            going = self.reading.is_alive()  # checked before the lines: it ends when the last line was read
             found = self.told(event)
             if len(found) >= times:
                 return found
@@ -303,7 +305,7 @@ class Bridge:
         return dict(until(there, f"{event}; {self.events}")[-1])
 
     def end(self) -> dict[str, Any]:
-        """In order; the last counts."""
+        """In order; the last one counts."""
         self.process.send_signal(signal.SIGTERM)
         assert self.process.wait(20) == 0, (self.site.folder / "log").read_text()
         self.reading.join(10)

@@ -1,4 +1,4 @@
-"""The programs that come with netCDF, which read and write the format apart from Sonde."""
+"""The programs of the netCDF library, which read and write the format independently of Sonde."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 
 def run(program: str, *arguments: object) -> str:
-    """What ncdump or nccopy prints; skips the test where they are not installed."""
+    """The output of ncdump or nccopy; skips the test if they are not installed."""
     if not shutil.which(program):
         pytest.skip(f"no {program}: `deploy/setup check` installs it")
     command = [program, *map(str, arguments)]

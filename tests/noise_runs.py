@@ -1,6 +1,6 @@
-"""Noise runs that nobody measured: /raw as `sonde.noise.blocks` lays it out, with a known agent in known stalls.
+"""Invented noise runs: /raw as `sonde.noise.blocks` lays it out, with a known agent in known stalls.
 
-And what a run that was measured says of itself.
+Also a check of the messages of a measured run.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def run(
     seed: int = 1,
     **attrs: Any,
 ) -> xr.Dataset:
-    """/raw of a run. bursts_s: of each variant, what it takes from one rank each second; 0: nothing.
+    """/raw of a run. bursts_s: for each variant, the time that it takes from one rank each second; 0: none.
 
-    slice_s: turns of the scheduler into which a longer burst is cut, the rank's in between as long. shift: what each
-    iteration is longer by with an agent on, a share. machine_per_s, machine_s: stalls that come at
-    any time, and their mean length. names: of the variants besides off.
+    slice_s: turns of the scheduler into which a longer burst is cut; the rank's turns in between are as long. shift: by
+    which share each iteration is longer with an agent on. machine_per_s, machine_s: stalls that come at any time, and
+    their mean length. names: the variants besides off.
     """
     random = np.random.default_rng(seed)
     count = len(bursts_s)
@@ -77,7 +77,7 @@ def run(
     for rank, mine in enumerate(stalls):
         table[rank, : len(mine)] = np.array(mine).reshape(-1, 5)
 
-    # Stalls take time from which ordinary iterations are missing.
+    # Ordinary iterations are missing from the time that stalls take.
     lost = np.zeros(blocks)
     for block, _, length, *_ in stalls[0]:
         lost[int(block)] += length
@@ -153,7 +153,7 @@ def run(
 
 
 def ran_out_of_time(told: dict[str, Any]) -> bool:
-    """Whether a run that was measured says, as it may on a busy machine, that its budget ended before a look."""
+    """Whether a measured run reports that its budget ended before a look, as it may on a busy machine."""
     codes = {warning["code"] for warning in told["warnings"]}
     reasons = {each["stop_reason"] for each in told.get("datasets", [told])}
     return reasons == {"budget"} and "noise.no_whole_segment" in codes

@@ -32,7 +32,7 @@ pytestmark = [
 
 
 class Cluster:
-    keys = False  # whether its bus lets in none without keys
+    keys = False  # whether its bus admits no program without keys
 
     def __init__(self, folder: Path, capture: pytest.CaptureFixture[str]) -> None:
         self.folder, self.capture = folder, capture
@@ -80,9 +80,10 @@ class Cluster:
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     def ends(self) -> dict[str, str]:
-        """Of each job whose guarantee is over by the manager's audit log: why."""
+        """For each job whose guarantee is over in the manager's audit log: the reason."""
         lines = (self.folder / "m1.jsonl").read_text().splitlines(keepends=True)
-        audit = [json.loads(line) for line in lines if line.endswith("\n")]  # it may be writing one
+        # The manager may be writing a line.
+        audit = [json.loads(line) for line in lines if line.endswith("\n")]
         return {line["job"]: line["why"] for line in audit if line["what"] == "job_ends"}
 
     def close(self) -> None:

@@ -21,7 +21,7 @@ DAEMON = libexec() / "sonde-powerd"
 
 
 def until(true: Callable[[], Any], what: str = "so", timeout_s: float = 90, each_s: float = 0.02) -> Any:
-    """Its value, when that is true. A failure after timeout_s, which is no measure of anything."""
+    """The value of `true`, as soon as it is true. Fails after timeout_s, which is only a limit, not a measurement."""
     end = time.monotonic() + timeout_s
     while not (value := true()):
         assert time.monotonic() < end, f"not within {timeout_s:g} s: {what}"
@@ -30,16 +30,17 @@ def until(true: Callable[[], Any], what: str = "so", timeout_s: float = 90, each
 
 
 def within_keys(folder: Path) -> str:
-    """A profile's <security>, with a folder of keys where all have the same."""
+    """A profile's <security>, with a folder of keys, the same for all."""
     run_keys.init(folder / "keys", 30, DOMAINS, "encrypt")
     run_keys.add(folder / "keys", "everybody", Grant(("*",), ("*",)), 30, None, False)
     return '<security folder="keys" identity="everybody"/>'
 
 
 def make_bus(folder: Path, over: str = "cyclonedds", first: int = 0, keys: bool = False) -> None:
-    """bus.xml of a bus of its own. first: all meet so many, who open it first, and no others; 0: all meet all.
+    """bus.xml for a bus of its own. first: this many programs, the first to open it, discover each other, and no
+    others; 0: all do.
 
-    keys: who has none of the folder `keys`, which is made, is not let in; all have the same.
+    keys: programs without a key from the folder `keys`, which is made, are not admitted; all have the same key.
     """
     within = f'<discovery kind="peers" peers="127.0.0.1:{first}"/>' if first else ""
     if keys:
@@ -73,7 +74,7 @@ class Rapl:
 
     @property
     def cap_w(self) -> float:
-        # Unlike sysfs a file is empty for a moment while it is written.
+        # Unlike in sysfs, a file is empty for a moment while it is written.
         text = until((self.zone / "constraint_0_power_limit_uw").read_text, "a limit", each_s=0)
         return int(text) / 1e6
 
@@ -87,7 +88,7 @@ class Rapl:
 
 
 class Daemon:
-    """A process that tells events on standard output, a line each, and ends with whoever started it."""
+    """A process that prints events on standard output, a line each, and ends with the process that started it."""
 
     def __init__(self, words: Sequence[str | Path], log: Path) -> None:
         self.log = log
@@ -105,7 +106,7 @@ class Daemon:
             self.events.append(json.loads(line))
 
     def said(self, event: str, timeout_s: float = 90, **values: Any) -> dict[str, Any]:
-        """The first event of that kind with those values, when it was told."""
+        """The first event of this kind with these values, when it is reported."""
 
         def told() -> dict[str, Any] | None:
             going = self.reader.is_alive()

@@ -1,4 +1,4 @@
-"""Who starts jobs in place of a job manager: real processes on this host, over the bus. What it was told is on disk."""
+"""Starts jobs in place of a job manager: real processes on this host, over the bus. Its orders are recorded on disk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sonde.power.jobs import jobs, run_jobs_bus
-from sonde.power.jobs.jobs import ENDED, RUNNING, Run, said
+from sonde.power.jobs.jobs import ENDED, RUNNING, Run, to_plain
 from sonde.power.stack import run_bus
 
 
@@ -30,7 +30,7 @@ class StandIn:
     def told(self, body: dict[str, Any]) -> dict[str, Any]:
         with self.mutex:
             self._look()
-            return {"runs": [said(run) for run in self.runs.values()]}
+            return {"runs": [to_plain(run) for run in self.runs.values()]}
 
     def order(self, body: dict[str, Any]) -> dict[str, Any]:
         with self.mutex:
@@ -46,7 +46,7 @@ class StandIn:
                     self.processes[job].send_signal(signal.SIGTERM)
             elif self.runs[job].over:
                 del self.runs[job]
-            return {"runs": [said(self.runs[job])] if job in self.runs else []}
+            return {"runs": [to_plain(self.runs[job])] if job in self.runs else []}
 
     def _start(self, body: dict[str, Any]) -> None:
         spec = body["spec"]
@@ -83,7 +83,7 @@ class StandIn:
 def main(config: str, folder: str) -> None:
     stack = run_bus.load(config)
     here = StandIn(Path(folder))
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # else nobody ends the jobs
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # otherwise the jobs would never be ended
     try:
         with (
             run_jobs_bus.open_bus(stack, "job-manager") as bus,

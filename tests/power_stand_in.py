@@ -1,4 +1,4 @@
-"""Who publishes telemetry in place of daemons: over the bus, by DDS."""
+"""Publishes telemetry in place of daemons: over the bus, by DDS."""
 
 from __future__ import annotations
 
@@ -96,9 +96,10 @@ def job(at_ns: int, **more: Any) -> dict[str, Any]:
 def publishing(
     config: Path, period_s: float = 0.3, nodes: Sequence[str] = NODES, also: Sequence[dict[str, Any]] = ()
 ) -> Iterator[dict[str, float]]:
-    """Four nodes, a job and a manager, until the end. Yields what each node draws, W: what is put there is told next.
+    """Four nodes, a job and a manager, until the end. Yields the power of each node, W: a value that is put there is
+    published next.
 
-    also: further node samples, told once.
+    also: further node samples, published once.
     """
     stack = run_bus.load(config)
     draws = {name: 170.0 + 10 * k for k, name in enumerate(nodes)}

@@ -1,8 +1,8 @@
-"""How BMCs speak Redfish, row by row, and a service that speaks so: for tests.
+"""How BMCs speak Redfish, row by row, and a service that speaks in the same way: for tests.
 
-A row is a situation that people have met in public: resources as a function of what the BMC has, its manner with ETags
-and redirects, and what has to come of it. `cap`: that a cap of SAFE_W is in force at the end, in the BMC as in what the
-node manager reports; `says`: what its sentence has in it.
+A row is a situation that people have met in public: resources as a function of the BMC's state, its handling of ETags
+and redirects, and the expected result. `cap`: whether a cap of SAFE_W is in force at the end, both in the BMC and in
+the node manager's report; `says`: a part of its message.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def metrics(s: State, at: str = ONE, limit: Any = None, watts: Any = None, **mor
 
 
 def controls(s: State, page: int = 0, **more: Any) -> dict[str, Json]:
-    """One chassis with a Control; page: the number of fans before it, one a page."""
+    """One chassis with a Control; page: the number of fans before it, one for each page."""
     out = metrics(s, limit={}, Controls=to(f"{ONE}/Controls"))
     del out[f"{ONE}/EnvironmentMetrics"]["PowerLimitWatts"]
     out[f"{ONE}/Controls/Power"] = {
@@ -133,7 +133,7 @@ def paged(s: State) -> dict[str, Json]:
 
 
 def nested(s: State) -> dict[str, Json]:
-    """A board of four GPUs, whose power is that of all and of each."""
+    """A board of four GPUs, with the power of the board and of each GPU."""
     board = f"{ROOT}/Chassis/HGX_Chassis_0"
     tree = metrics(s, board)
     names = [f"{ROOT}/Chassis/HGX_GPU_{k}" for k in range(4)]
@@ -146,7 +146,7 @@ def nested(s: State) -> dict[str, Json]:
 
 
 def absolute(s: State) -> dict[str, Json]:
-    """Links with the whole address, which `{base}` stands for."""
+    """Links with the whole address, for which `{base}` is a placeholder."""
     tree = power(s, control(s))
     tree[f"{ROOT}/Chassis"] = links("{base}" + ONE)
     tree[ONE] |= {"Power": to("{base}" + f"{ONE}/Power")}
@@ -171,8 +171,9 @@ def texts(s: State) -> dict[str, Json]:
 
 @dataclass(frozen=True)
 class Dialect:
-    """One row. etag: see _match(); redirect: see do_GET(); status: of whatever path has that end; refuses: status and
-    message of each PATCH; forgets: what is set is accepted, and comes to that; answers: status of one that succeeds.
+    """One row. etag: see _match(); redirect: see do_GET(); status: for each path with that end; refuses: status and
+    message of each PATCH; forgets: a setting is accepted, and becomes this value; answers: status of a PATCH that
+    succeeds.
     """
 
     name: str
@@ -493,7 +494,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def pairs(body: Any) -> Iterator[tuple[str, Any]]:
-    """All names and what they have, at any depth."""
+    """All names with their values, at any depth."""
     if isinstance(body, dict):
         for key, value in body.items():
             yield key, value
@@ -507,12 +508,12 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that does not trust it, or does not wait, is no error here."""
+        """A client that does not trust the service, or does not wait, is not an error here."""
 
 
 @contextmanager
 def speaking(row: Dialect, folder: Path, elsewhere: str = "") -> Iterator[tuple[int, State]]:
-    """A BMC that speaks so. folder: has cert.pem and key.pem. Yields its port and what it has."""
+    """A BMC that speaks like the row. folder: has cert.pem and key.pem. Yields its port and its state."""
     start = row.start
     state = State(start.cap, start.watts, start.mode)
     handler = type(

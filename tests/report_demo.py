@@ -127,7 +127,7 @@ def status(ranks: int = 32, sizes: tuple[int, ...] = SIZES) -> Figure:
 
 
 def delays(n: int = 6000, epoch: int = 50, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """Delays (n,) s and epochs (n,): regimes that outlast an epoch, a beat, and rare outliers."""
+    """Delays (n,) s and epochs (n,): regimes longer than an epoch, a beat, and rare outliers."""
     rng = np.random.default_rng(seed)
     k = np.arange(n)
     regime = np.where((k // (7 * epoch)) % 3 == 2, 1.18, 1.0)
@@ -275,7 +275,7 @@ def rules() -> Figure:
 
 
 def icicle() -> Figure:
-    """A program of two calls, of which one made two others in two layers."""
+    """A program with two calls, one of which made two others in two layers."""
     return Figure(
         "icicle",
         "Where the time went",
@@ -482,7 +482,7 @@ def report(ranks: int = 32, sizes: tuple[int, ...] = SIZES) -> Report:
     )
 
 
-# Texts that strike when a page takes them for more than text.
+# Texts that do harm if a page interprets them.
 HOSTILE = [
     "<script>window.struck=1</script>",
     "</script><script>window.struck=1</script>",

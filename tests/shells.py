@@ -1,4 +1,4 @@
-"""Fixtures for tests of whole commands (see sonde_shell.py): of tests/system and tests/hostile."""
+"""Fixtures for tests of whole commands (see sonde_shell.py), for tests/system and tests/hostile."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from sonde_shell import Shell, Typed, environment, shell
 
 @pytest.fixture
 def sonde(tmp_path: Path) -> Iterator[Shell]:
-    """sonde("net", "show", "a.nc") in a folder of the test's own, with whatever MPI there is."""
+    """sonde("net", "show", "a.nc") in the test's own folder, with any MPI that is installed."""
     yield from shell(tmp_path, None)
 
 
 @pytest.fixture
 def typed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Typed:
-    """typed("net", "show", "a.nc"): as `sonde`, but in this process; for what is refused, and for what only reads."""
+    """typed("net", "show", "a.nc"): as `sonde`, but in this process; for refused commands, and for those that only
+    read.
+    """
     return Typed(tmp_path, environment(None, "typed"), capfd)
 
 
@@ -42,7 +44,7 @@ def sonde_open_mpi(tmp_path: Path, open_mpi: Mpi) -> Iterator[Shell]:
 
 @pytest.fixture
 def munge() -> Iterator[Path]:
-    """MUNGE's daemon with a key of its own: its socket."""
+    """MUNGE's daemon with its own key: its socket."""
     daemon = shutil.which("munged", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
     if daemon is None:
         pytest.skip("munged is not installed")

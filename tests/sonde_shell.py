@@ -1,6 +1,6 @@
-"""`sonde` as a user starts it: another process, its exit code, what it prints, and what it leaves behind.
+"""`sonde` as a user starts it: a separate process, its exit code, its output, and its remains.
 
-And `Typed`: the same command lines within this process, where no process of its own is what is tested.
+Also `Typed`: the same command lines within this process, for tests that are not about the process.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ from watching import wait_for
 
 MARK = "SONDE_TEST_STARTED_BY"
 
-# Where a command looks for its user's settings, and finds none. It is a real folder that goes with the tests, since
-# matplotlib makes one inside for its own settings: as root also below a name that only seemed to be free.
+# The folder in which a command looks for its user's settings, and finds none. It is a real folder that is removed with
+# the tests, because matplotlib makes a folder for its own settings inside: as root even below a name that only seemed
+# to be free.
 NO_SETTINGS = tempfile.TemporaryDirectory(prefix="sonde-no-settings-")
 
-# Never content, so that whatever ends it is what the test does.
+# Never converges, so the test must end it.
 ENDLESS = (
     *("--ntasks", "2", "--sizes", "8,1024", "--rule", "fixed:100000000", "--cap", "100000000"),
     *("--gap", "1ms", "--budget", "2min"),
@@ -41,7 +42,7 @@ ENDLESS = (
 
 @dataclass(frozen=True)
 class Ran:
-    """What one command came to."""
+    """The result of one command."""
 
     code: int
     out: str
@@ -53,7 +54,7 @@ class Ran:
 
     @property
     def said(self) -> str:
-        """stderr with its line breaks undone: where they are depends on the length of paths."""
+        """stderr without line breaks: their positions depend on the length of paths."""
         return " ".join(self.err.split())
 
     def expect(self, code: int) -> Ran:
@@ -64,13 +65,13 @@ class Ran:
 
 @dataclass
 class Typed:
-    """A folder to work in and an environment, as of Shell; commands run in this process, which spares the start of
-    an interpreter and the import of its libraries. What commands start themselves is not followed.
+    """A folder to work in and an environment, as in Shell. Commands run in this process, which saves the start of an
+    interpreter and the import of its libraries. Processes that commands start are not tracked.
     """
 
     cwd: Path
     env: dict[str, str]
-    capture: pytest.CaptureFixture[str]  # capfd: also what C libraries print
+    capture: pytest.CaptureFixture[str]  # capfd: it also captures the output of C libraries
 
     def __call__(self, *words: object, **env: str) -> Ran:
         with pytest.MonkeyPatch.context() as patch:
@@ -108,12 +109,12 @@ class Shell:
         )
 
     def __call__(self, *words: object, **env: str) -> Ran:
-        """What `sonde WORDS` came to. Its process is forked from one that has Sonde's modules (fork_server.py)."""
+        """The result of `sonde WORDS`. It is forked from a process with Sonde's modules (fork_server.py)."""
         forked = fork_server.start([*map(str, words)], self.cwd, self.env | env)
         return finish(forked or self.start(*words, **env))
 
     def processes(self) -> dict[int, str]:
-        """Process id → program of everything started from here that is still there."""
+        """Process id → program, for everything started from here that is still running."""
         found = {}
         for entry in Path("/proc").iterdir():
             if not entry.name.isdigit() or int(entry.name) == os.getpid():
@@ -131,25 +132,25 @@ class Shell:
         return sorted(pid for pid, name in self.processes().items() if Path(name).name == "sonde-net")
 
     def launchers(self) -> list[int]:
-        """The mpirun and what it runs that is no rank."""
+        """The mpirun and its helpers, without ranks."""
         names = ("mpirun", "mpiexec", "orterun", "prterun", "hydra")
         found = {pid: Path(name).name for pid, name in self.processes().items()}
         return sorted(pid for pid, name in found.items() if name.startswith(names))
 
     def left(self) -> list[str]:
-        """What is still there of anything started from here, once it had time to go."""
+        """All processes started from here that still exist after they had time to end."""
         wait_for(lambda: not self.processes())
         wait_for(lambda: not self.files(), 8)
         return [f"{pid} {name}" for pid, name in self.processes().items()] + self.files()
 
     def files(self) -> list[str]:
-        """Shared memory once seen in use that is still there, and what MPIs keep in the temporary folder."""
+        """Shared memory seen in use that still exists, and files of MPIs in the temporary folder."""
         scratch = Path(self.env["TMPDIR"])
         return sorted([*filter(os.path.exists, self.shm), *map(str, scratch.glob("*"))])
 
 
 def finish(process: subprocess.Popen[str] | fork_server.Forked, timeout_s: float = 150) -> Ran:
-    """Waits for a command's end, and lets nothing of it stay if it does not come."""
+    """Waits for a command's end; if it does not end, kills everything of it."""
     try:
         out, err = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
@@ -161,7 +162,7 @@ def finish(process: subprocess.Popen[str] | fork_server.Forked, timeout_s: float
 
 
 def environment(mpi: Mpi | None, mark: str, more: Mapping[str, str] = {}) -> dict[str, str]:
-    """What a command sees: nothing of a batch job or of what the person who tests likes."""
+    """The environment of a command: without variables of a batch job or the tester's preferences."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -172,7 +173,7 @@ def environment(mpi: Mpi | None, mark: str, more: Mapping[str, str] = {}) -> dic
 
 
 def shell(cwd: Path, mpi: Mpi | None) -> Iterator[Shell]:
-    """A shell that ends what a test left running. Its TMPDIR is short: Open MPI puts sockets there."""
+    """A shell that ends all processes that a test left running. Its TMPDIR is short: Open MPI puts sockets there."""
     mark = uuid.uuid4().hex
     scratch = tempfile.mkdtemp(prefix="st-")
     made = Shell(cwd, environment(mpi, mark, {"TMPDIR": scratch}), mark)

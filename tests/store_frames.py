@@ -1,4 +1,4 @@
-"""Raw frames to a storage server, as docs/reference/store-wire.md has them: no client of this project sends them."""
+"""Raw frames to a storage server, after docs/reference/store-wire.md: no client of this project sends them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HELLO, WELCOME, CHALLENGE, PROOF, REQUEST, REPLY, PING, TRANSPORT, GOODBYE, STAT
     12,
 )
 KV = 1
-MOST_OPS = 1 << 20  # of a batch, as a frame can claim them
+MOST_OPS = 1 << 20  # in a batch, as a frame can claim them
 HEADER = struct.Struct("<4sBBHQIIIBBHIIIIIII")  # all but its own checksum
 
 
@@ -73,14 +73,14 @@ def text(**words: str) -> bytes:
 
 
 class Caller:
-    """One connection, of a client or, with a socket that was accepted, of a server."""
+    """One connection, from a client or, with an accepted socket, from a server."""
 
     def __init__(self, address: str | socket.socket) -> None:
         if isinstance(address, socket.socket):
             self.socket = address
             return
         host, _, port = address.rpartition(":")
-        # create_connection would load a codec, which another user may not be able to.
+        # create_connection would load a codec, which another user may not be able to load.
         self.socket = socket.socket()
         self.socket.settimeout(60)
         self.socket.connect((host, int(port)))
@@ -104,7 +104,7 @@ class Caller:
         return head[5], self._read(table + data)
 
     def be_welcomed(self, transport: str = "tcp") -> None:
-        """By a server that asks nobody."""
+        """Completes the greeting with a server that asks for no proof."""
         self.say(frame(HELLO, text(client="stranger", nonce="0", transport=transport)))
         assert self.hear()[0] == CHALLENGE
         self.say(frame(PROOF))

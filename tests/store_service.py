@@ -1,4 +1,4 @@
-"""A store to test against: `sonde store serve` in another process, on a port that is free."""
+"""A store for tests: `sonde store serve` in another process, on a free port."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sonde_shell import PROGRAM, Ran, Shell, finish
 
 @dataclass
 class Service:
-    """A server that is running. ready: what it said of itself when it began."""
+    """A server that is running. ready: its report at the start."""
 
     process: subprocess.Popen[str] | Forked
     ready: dict[str, Any]
@@ -36,11 +36,11 @@ class Service:
 
     @property
     def pid(self) -> int:
-        """Of sonde-stored, the child."""
+        """The process id of sonde-stored, the child."""
         return int(self.ready["pid"])
 
     def end(self, number: int = signal.SIGINT) -> Ran:
-        """Tells `sonde store serve` to end, as Ctrl-C does."""
+        """Signals `sonde store serve` to end, as Ctrl-C does."""
         if self.process.poll() is None:
             self.process.send_signal(number)
         return finish(self.process, 30)
@@ -48,9 +48,9 @@ class Service:
 
 @contextmanager
 def serving(sonde: Shell, *words: object, forked: bool = True, **env: str) -> Iterator[Service]:
-    """A server with these words, which is there when the block begins and gone behind it.
+    """A server with these words, which runs as long as the block.
 
-    forked: False where the server is to have what this process gives to a child, such as ignored signals
+    forked: False if the server must inherit settings of this process, such as ignored signals
     """
     told = sonde.cwd / f"ready-{uuid.uuid4().hex}.json"
     line = ("store", "serve", "--listen", "127.0.0.1:0", *map(str, words), "--ready", str(told))
@@ -77,7 +77,7 @@ def serving(sonde: Shell, *words: object, forked: bool = True, **env: str) -> It
 
 
 def build_module(sonde: Shell, source: Path, name: str) -> Path:
-    """A module as docs/howto/store-module.md has it built."""
+    """A module, built as in docs/howto/store-module.md."""
     flags = sonde("store", "conformance", "--flags").expect(0).out.split()
     out = sonde.cwd / name
     compiler = shutil.which("c++") or pytest.skip("no C++ compiler")
@@ -104,7 +104,7 @@ def plain(text: str) -> str:
 
 
 def there(pid: int) -> bool:
-    """Whether a process is there and not only waiting to be buried."""
+    """Whether a process is alive, and not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

@@ -1,4 +1,4 @@
-"""Studies of sonde io from invented runs, as `sonde io study` leaves them: for the tests of what reads them."""
+"""Studies of sonde io from invented runs, in the layout of `sonde io study`: for the tests of their readers."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Folder:
         self.files += 1
 
     def sealed(self, **attrs: Any) -> Path:
-        """The dataset; without attrs that of a run that was killed."""
+        """The dataset; without attrs it is that of a killed run."""
         return seal.seal(self.path, self.path.with_suffix(".nc"), SCHEMA, attrs=attrs)[0].path
 
 
@@ -132,7 +132,7 @@ def two_stacks(folder: Path, rounds: int = 8, factor: float = 2.0, **more: Any) 
     """romio321 and ompio, ompio `factor` times slower, with a tracer that costs 10 %, and the disk alone."""
     made = Folder(folder / "a.run", plan(**more)).begin()
     for number in range(rounds):
-        level = 1 + 0.02 * number  # the machine's, which both share
+        level = 1 + 0.02 * number  # the machine's, shared by both
         for cell, (slow, functions) in enumerate(((1.0, ROMIO), (factor, OMPIO))):
             rate = 100 * MIB / (slow * level)
             made.run(cell, number, rate, 4 * rate, io_s=slow * level)

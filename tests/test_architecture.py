@@ -1,6 +1,6 @@
-"""The rules of ARCHITECTURE.md, held against every source file, and each against a sample that breaks it.
+"""Checks the rules of ARCHITECTURE.md on every source file, and each rule on a sample that breaks it.
 
-A rule is a function from one file (its path below the project's root, its text) to what is wrong with it.
+A rule is a function from one file (its path below the project's root, its text) to its faults.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from sonde.core.room import NAMES
 
 ROOT = Path(__file__).parent.parent
 ROOMS = NAMES
-BELOW = ("cluster",)  # what rooms may stand on, besides core
-UPON = {"power": ("bus",)}  # rooms that stand on another one
+BELOW = ("cluster",)  # packages that rooms may import, besides core
+UPON = {"power": ("bus",)}  # rooms that may import another one
 ABOVE = ("survey", "report", "data", "cli")
 TOUCHES_MACHINE = re.compile(r"(run|cli|client)(_\w+)?\.py")
 
@@ -37,7 +37,7 @@ def read(path: PurePosixPath) -> str:
 
 @cache
 def parsed(text: str) -> ast.Module:
-    """The syntax tree of a file's text, which every rule reads: parsed once."""
+    """The syntax tree of a file's text, parsed once for all rules."""
     return ast.parse(text)
 
 
@@ -48,7 +48,7 @@ def nodes(text: str) -> tuple[ast.AST, ...]:
 
 
 def imports(path: PurePosixPath, text: str) -> Iterator[tuple[int, str]]:
-    """(line, dotted name) of all that a module imports, in functions and for types as well."""
+    """(line, dotted name) of everything that a module imports, also in functions and for types."""
     package = path.relative_to("src").parent.parts if path.is_relative_to("src") else ()
     for node in nodes(text):
         if isinstance(node, ast.Import):
@@ -60,7 +60,7 @@ def imports(path: PurePosixPath, text: str) -> Iterator[tuple[int, str]]:
 
 
 def part_of(name: str) -> str:
-    """ "net" of "sonde.net.schema"; "" for what is not Sonde's, or belongs to no part."""
+    """ "net" for "sonde.net.schema"; "" for names that are not Sonde's, or belong to no part."""
     pieces = name.split(".")
     return pieces[1] if pieces[0] == "sonde" and len(pieces) > 1 else ""
 
@@ -161,7 +161,7 @@ def drawing(path: PurePosixPath, text: str) -> list[str]:
 
 
 def attribute(node: ast.AST) -> tuple[str, str]:
-    """("sys", "exit") of `sys.exit`; ("", "") of what is no attribute of a plain name."""
+    """("sys", "exit") for `sys.exit`; ("", "") for a node that is not an attribute of a plain name."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
         return node.value.id, node.attr
     return "", ""
@@ -190,7 +190,7 @@ def printing(path: PurePosixPath, text: str) -> list[str]:
 
 
 def outcomes(path: PurePosixPath, text: str) -> list[str]:
-    """3. Every command says that it returns an Outcome."""
+    """3. Every command is annotated to return an Outcome."""
     if path.name not in ("cli.py", "doctor.py"):
         return []
     found = []
@@ -214,12 +214,12 @@ def public_functions(text: str) -> set[str]:
 
 @cache
 def statistics() -> set[str]:
-    """Names of the statistics there are, which exist once: in sonde.core.stats."""
+    """Names of the statistics, each of which exists once: in sonde.core.stats."""
     return public_functions(read(PurePosixPath("src/sonde/core/stats.py")))
 
 
 def once(path: PurePosixPath, text: str) -> list[str]:
-    """4. A statistic exists once: who takes its name must call it."""
+    """4. A statistic exists once: a function with its name must call it."""
     if path == PurePosixPath("src/sonde/core/stats.py"):
         return []
     return [
@@ -232,9 +232,9 @@ def once(path: PurePosixPath, text: str) -> list[str]:
 
 
 def no_formats(path: PurePosixPath, text: str) -> list[str]:
-    """5. No native program links NetCDF or reads TOML. (The HDF5 connector and the bench have headers only;
+    """5. No native program links NetCDF or reads TOML. (The HDF5 connector and the bench only have headers.
     sonde-ioload makes the I/O of programs that use HDF5, so it uses HDF5. Daemons of the power stack run on nodes
-    that have no Python: one parser reads their configuration, and Python's.)
+    without Python: one parser reads their configuration, and Python's.)
     """
     if path == PurePosixPath("native/power/config.cpp"):
         return []
@@ -250,13 +250,13 @@ def no_formats(path: PurePosixPath, text: str) -> list[str]:
     ]
 
 
-# What the power stack's actors are called, by everyone in the field.
+# The field's names for the power stack's actors.
 ACTORS = re.compile(r"(?:node|system|resource|job)_manager")
 EMPTY_WORDS = re.compile(r"(?:^|_)(utils?|helpers?|managers?|misc|common_stuff)(?:_|$)")
 
 
 def names(path: PurePosixPath, text: str) -> list[str]:
-    """Names that say nothing: no utils, helpers, manager."""
+    """Names without meaning: no utils, helpers, manager."""
     parts = path.with_suffix("").parts
     found = [f"the path has '{part}'" for part in parts if EMPTY_WORDS.search(ACTORS.sub("", part))]
     if path.suffix == ".py":
@@ -268,10 +268,10 @@ def names(path: PurePosixPath, text: str) -> list[str]:
     return found
 
 
-# Parts that work in run folders, /tmp and /dev/shm, or beside outputs, where other users may write.
+# Parts that work in run folders, /tmp and /dev/shm, or next to outputs, where other users may write.
 AMONG_OTHERS = ("core", "cluster", *ROOMS, "survey", "report", "data")
-OWN_WAYS = "src/sonde/core/owned_files.py"  # the one way
-# Exceptions: how many, and why they are safe.
+OWN_WAYS = "src/sonde/core/owned_files.py"  # the only allowed way
+# Exceptions: their number, and why they are safe.
 SAFE: dict[tuple[str, str], tuple[int, str]] = {
     ("src/sonde/bus/run_keys.py", "shutil.rmtree"): (
         3,
@@ -303,8 +303,8 @@ SAFE: dict[tuple[str, str], tuple[int, str]] = {
 
 
 def other_ways(path: PurePosixPath, text: str) -> list[str]:
-    """6. Files where others may write are made, changed and removed by sonde.core.owned_files: no link is followed, no
-    name foreseen, nothing removed that is not Sonde's. Exceptions stand in SAFE, each with its reason.
+    """6. Only sonde.core.owned_files makes, changes and removes files where others may write: no link is followed, no
+    name is predictable, nothing is removed that is not Sonde's. SAFE lists the exceptions, each with its reason.
     """
     if path.parts[2] not in AMONG_OTHERS or path == PurePosixPath(OWN_WAYS):
         return []
@@ -338,7 +338,9 @@ PROCESS_NAMES = re.compile(r"/proc/\{.*/(stat|status|comm|maps)|'(stat|comm)'")
 
 
 def texts_of_others(path: PurePosixPath, text: str) -> list[str]:
-    """Names are bytes: of what programs print, and the kernel says of processes, what is no text ends no command."""
+    """Names are bytes: bytes that are not text, in the output of programs and the kernel's reports on processes, end no
+    command.
+    """
     found = []
     for node in nodes(text):
         if not isinstance(node, ast.Call) or "errors" in (given := {word.arg for word in node.keywords}):
@@ -535,12 +537,12 @@ def test_a_room_has_the_same_name_everywhere():
 
 
 def modules_of(path: PurePosixPath) -> str:
-    """sonde.core.units of src/sonde/core/units.py; sonde.core of its __init__.py."""
+    """sonde.core.units for src/sonde/core/units.py; sonde.core for its __init__.py."""
     return ".".join(path.with_suffix("").parts[1:]).removesuffix(".__init__")
 
 
 def circles(imported: dict[str, set[str]]) -> list[set[str]]:
-    """Sets of modules that import each other, over however many others. imported: by each module."""
+    """Sets of modules that import each other, directly or indirectly. imported: the imports of each module."""
     reached: dict[str, set[str]] = {}
     for module in imported:
         seen, waiting = set[str](), [module]
@@ -556,7 +558,7 @@ def circles(imported: dict[str, set[str]]) -> list[set[str]]:
 
 
 def imported_by_all(depth: int | None = None) -> dict[str, set[str]]:
-    """What each module imports, in functions and for types as well. depth: of the names, which are cut there."""
+    """The imports of each module, also in functions and for types. depth: number of parts after which names are cut."""
     known = {modules_of(path): path for path in SOURCES}
     out: dict[str, set[str]] = {}
     for name, path in known.items():
@@ -574,7 +576,7 @@ def test_no_modules_import_each_other():
 
 @pytest.mark.parametrize("room", ["io", "power"])
 def test_packages_of_a_room_stand_on_each_other_one_way(room):
-    """Its commands, and what hands a dataset on to a package, are above the packages and below none."""
+    """Commands, and modules that pass a dataset to a package, import the packages; no package imports them."""
     packages = {
         f"sonde.{room}.{path.name}" for path in (ROOT / "src/sonde" / room).iterdir() if path.is_dir()
     }
@@ -681,7 +683,7 @@ def unit_tests() -> list[PurePosixPath]:
 
 
 def mirrored(test: PurePosixPath) -> list[PurePosixPath]:
-    """The modules a unit test may be about: src/sonde/core/x.py or x/ for tests/unit/core/test_x.py."""
+    """The modules that a unit test may be about: src/sonde/core/x.py or x/ for tests/unit/core/test_x.py."""
     folder = PurePosixPath("src/sonde") / test.parent.relative_to("tests/unit")
     words = test.stem.split("_")[1:]  # test_stats_golden.py is about stats.py as well
     if words[0] == test.parent.name and len(words) > 1:
@@ -711,7 +713,7 @@ def test_the_mirror_finds_what_it_should():
 
 
 def has_logic(text: str) -> bool:
-    """Whether a module does anything: a function with more than a docstring, `...` or one plain return."""
+    """Whether a module has logic: a function with more than a docstring, `...` or one plain return."""
     for node in nodes(text):
         if isinstance(node, ast.FunctionDef):
             body = [
@@ -728,7 +730,7 @@ def has_logic(text: str) -> bool:
 
 
 def subjects(test: PurePosixPath) -> set[str]:
-    """Modules that a unit test is about: those it is named after, and those it imports by themselves."""
+    """The modules that a unit test is about: those in its name, and those that it imports directly."""
     about = {".".join(path.with_suffix("").parts[1:]).removesuffix(".__init__") for path in mirrored(test)}
     named = {name for _, name in imports(test, read(test))}
     return about | named | {name.rpartition(".")[0] for name in named}

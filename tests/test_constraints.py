@@ -1,4 +1,4 @@
-"""deploy/constraints.txt beside pyproject.toml: whatever set-up installs has one version and its hashes."""
+"""deploy/constraints.txt and pyproject.toml: every package that set-up installs has one version and its hashes."""
 
 from __future__ import annotations
 

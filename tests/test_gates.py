@@ -1,4 +1,4 @@
-"""Each gate of `make check`, held against a file with a fault of its kind, and against one without."""
+"""Each gate of `make check`, tried on a file with a fault of its kind, and on one without."""
 
 from __future__ import annotations
 
@@ -21,6 +21,11 @@ FAULTS = {
     ),
     "format-c++": ("native/core/x.cpp", "int  x=1;\n", "int x = 1;\n"),
     "spelling": ("docs/x.md", "It recieves nothing.\n", "It receives nothing.\n"),
+    "sentences": (
+        "src/sonde/x.py",
+        "# Of those only the newest.\nx = 1\n",
+        "# Only the newest ones.\nx = 1\n",
+    ),
     "scripts": (
         "deploy/x",
         "#!/bin/sh\nrm -rf $1\ncd $2/y\nif [ $x == 1 ]; then :; fi\n",

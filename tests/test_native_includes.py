@@ -1,8 +1,8 @@
 """Each C++ file includes the standard headers of the names that it uses.
 
-Which headers a standard header brings along differs between releases: GCC 13 took <cstdint> out of several, and files
-that had relied on that no longer compiled. The target `sonde-headers` (native/cmake/SondeHeaders.cmake) checks that
-each header compiles alone with the compiler that is here; this file checks what another compiler needs.
+Releases differ in the headers that a standard header includes: GCC 13 removed <cstdint> from several, and files that
+had relied on that no longer compiled. The target `sonde-headers` (native/cmake/SondeHeaders.cmake) checks that each
+header compiles alone with the present compiler; this file checks what another compiler needs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 
-# Header: its names, after [headers] of the C++20 standard. A name of several headers stands with each of them.
+# Header: its names, after [headers] of the C++20 standard. A name of several headers is listed with each of them.
 PROVIDED = {
     "algorithm": """adjacent_find all_of any_of binary_search clamp copy copy_if copy_n count count_if equal equal_range
         fill fill_n find find_if find_if_not for_each generate includes is_sorted lexicographical_compare lower_bound
@@ -116,9 +116,9 @@ CONTAINERS = ("array", "deque", "list", "map", "regex", "set", "span", "string",
 CONTAINERS += ("unordered_map", "unordered_set", "vector")
 BY_CONTAINERS = ("begin", "cbegin", "cend", "data", "empty", "end", "erase", "erase_if", "initializer_list")
 BY_CONTAINERS += ("rbegin", "rend", "size", "ssize")
-# With every header, in every implementation: they are in what all of its headers include.
+# With every header, in every implementation: each includes their definition.
 BY_ALL = ("ptrdiff_t", "size_t")
-# What has no `std::`: a pattern, and the header.
+# Names without `std::`: a pattern, and the header.
 GLOBAL = {
     r"u?int(8|16|32|64|max|ptr)_t|u?int\d+_c|U?INT(8|16|32|64)_(MIN|MAX|C)|(SIZE|U?INTPTR|U?INTMAX)_MAX": "cstdint",
     r"U?(CHAR|SHRT|INT|LONG|LLONG)_(MIN|MAX)|CHAR_BIT": "climits",
@@ -133,7 +133,7 @@ GLOBAL = {
     "stdin|stdout|stderr": "cstdio",
     "va_(list|start|end|arg|copy)": "cstdarg",
 }
-# Which header to include for the sake of a name that several have.
+# The preferred header for a name that several headers have.
 PREFERRED = {"abs": "cmath", "errc": "system_error", "error_code": "system_error", "get": "tuple", "hash": "functional",
     "ios": "ios", "istream": "istream", "move": "utility", "ostream": "ostream", "ptrdiff_t": "cstddef",
     "remove": "algorithm", "size_t": "cstddef", "streamsize": "ios", "tuple_size_v": "tuple"}  # fmt: skip
@@ -167,9 +167,9 @@ def includes(text: str) -> set[str]:
 
 
 def lacking(path: Path, text: str) -> dict[str, str]:
-    """Names that a file uses without a header of theirs, each with the header to include; "" for an unknown name.
+    """Names that a file uses without including their header, each with the header to include; "" for an unknown name.
 
-    The includes of the header of the same name (`x.hpp` of `x.cpp`) count: the two change together.
+    The includes of the header of the same name (`x.hpp` for `x.cpp`) count: the two change together.
     """
     have = includes(text)
     own = path.with_suffix(".hpp")

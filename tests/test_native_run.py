@@ -1,4 +1,4 @@
-"""tests/native/run.py: nothing that fails, is missing or was not run is taken for passed."""
+"""tests/native/run.py: a test that fails, is missing or was not run is never counted as passed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 RUN = Path(__file__).parent / "native/run.py"
 
-# Says and counts as doctest does; case 3 of 5 does what $1 of the file says.
+# Prints and counts as doctest does; case 3 of 5 does what $1 in the file specifies.
 PROGRAM = """#!{python}
 import os, sys
 words = sys.argv[1:]

@@ -1,4 +1,4 @@
-"""README and docs/: commands parse, links and paths lead somewhere, tables agree with the code."""
+"""README and docs/: commands parse, links and paths exist, tables agree with the code."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["versi
 
 FENCE = re.compile(r"^[ ]*```(\w*)\n(.*?)^[ ]*```", re.S | re.M)
 SPAN = re.compile(r"`([^`\n]+)`")
-# What stands for something else, as in `sonde data <verb> FILE`, is no command yet.
+# Text with placeholders, as in `sonde data <verb> FILE`, is not a command yet.
 PLACEHOLDER = re.compile(r"[<>…]|\.\.\.|RUN_DIR|\[")
 
 
 def command_words(line: str) -> list[list[str]]:
-    """Words after `sonde` of every command of a shell line, without variables before it and redirections."""
+    """The words after `sonde` of every command in a shell line, without leading variables and redirections."""
     out: list[list[str]] = []
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
@@ -54,7 +54,7 @@ def command_words(line: str) -> list[list[str]]:
 
 
 def commands_of(line: str) -> list[list[str]]:
-    """The same, of a line that may say something about itself behind two blanks and a #."""
+    """The same, for a line that may end with a comment after two blanks and a #."""
     try:
         return command_words(re.split(r"\s{2,}#", line)[0])
     except ValueError:  # an apostrophe: prose in a block
@@ -62,7 +62,7 @@ def commands_of(line: str) -> list[list[str]]:
 
 
 def fenced(text: str) -> list[str]:
-    """Lines with a `sonde` of a page's shell blocks: those that name no language, or a shell."""
+    """Lines with a `sonde` in a page's shell blocks: those without a language, or with a shell's."""
     lines = []
     for language, block in FENCE.findall(text):
         if language in ("", "sh", "bash", "console"):
@@ -79,7 +79,7 @@ def spans(text: str) -> list[str]:
 
 
 def parse(words: list[str], *, whole: bool) -> None:
-    """Parses as the command line does: command, options, values. whole: arguments must be there, too."""
+    """Parses as the command line does: command, options, values. whole: arguments must be present, too."""
     settings = Settings()
     context = root.make_context("sonde", list(words), obj=settings)
     command: click.Command = root
@@ -185,7 +185,7 @@ def test_every_relative_link_leads_somewhere(page):
 
 @pytest.mark.parametrize("page", NAMES)
 def test_every_path_of_the_tree_exists(page):
-    """`native/…`, `src/…` and so on in code; NAME in capitals stands for something."""
+    """`native/…`, `src/…` and so on in code; a NAME in capitals is a placeholder."""
     tops = r"(?:native|src|tests|docs|deploy|bench)/[\w./-]+"
     for span in SPAN.findall(FENCE.sub("", TEXT[page])):
         made_or_meant = re.search(r"NAME|PREFIX|/out/", span)
@@ -225,7 +225,7 @@ def test_the_citation_is_of_this_version():
     told = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert str(told["version"]) == VERSION
     assert str(told["cff-version"]) == "1.2.0"
-    assert {"message", "title", "authors", "cff-version"} <= set(told)  # what the format requires
+    assert {"message", "title", "authors", "cff-version"} <= set(told)  # the format requires these
     assert told["license"] == "Apache-2.0"
     assert all("name" in author or "family-names" in author for author in told["authors"])
 
@@ -235,11 +235,11 @@ def test_the_changelog_names_this_version_first():
     assert VERSION in heads[:2]
 
 
-# ---- what pages say of the code
+# ---- statements of pages about the code
 
 
 def table(text: str, heading: str = "") -> list[list[str]]:
-    """Cells of the first table below a heading; without one, of the page."""
+    """Cells of the first table below a heading; without a heading, of the page."""
     part = text.split(f"\n{heading}\n", 1)[1] if heading else text
     rows: list[list[str]] = []
     for line in part.splitlines():
@@ -316,7 +316,7 @@ def test_there_are_five_steps_to_add_anything():
     ],
 )
 def test_the_worth_of_epochs_is_what_the_page_says(series, row):
-    """1000 samples as one burst, and as 20 bursts of 50, each in its twentieth of the series; 2000 draws."""
+    """1000 samples as one burst, and as 20 bursts of 50, each in its twentieth of the series; 2000 samples drawn."""
     x = np.load(ROOT / f"tests/data/series/{series}.npz")["value"].astype(float)
     random, truth, part = np.random.default_rng(1), np.median(x), len(x) // 20
     burst, epochs = [], []

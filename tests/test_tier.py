@@ -1,4 +1,4 @@
-"""Every test is in a tier, and in no two of those that CI runs."""
+"""Every test is in a tier, and not in two of those that CI runs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_part_for_a_mark_has_every_file_with_it(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.parametrize("mark", ["slow", "alone"])
 def test_marks_are_given_where_a_part_looks_for_them(mark: str):
-    """In the file of the test: a mark that a helper gives would leave its test out of every tier."""
+    """In the file of the test: a mark from a helper would leave its test out of every tier."""
     for path in (tier.ROOT / "tests").rglob("*.py"):
         if not path.name.startswith("test_") and path.name != "tier.py":
             assert f"mark.{mark}" not in path.read_text(), path

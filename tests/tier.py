@@ -38,7 +38,7 @@ from busy import busy
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build/tests"
 CORES = len(os.sched_getaffinity(0))
-# Tests of functions compute, and some wait; those of whole programs wait for them most of their time.
+# Tests of functions compute, and some wait; those of whole programs mostly wait for them.
 COMPUTING, WAITING = CORES + 1, 4 * CORES
 FUNCTIONS = (
     "tests/unit",
@@ -47,28 +47,28 @@ FUNCTIONS = (
     *sorted(f"tests/{path.name}" for path in (ROOT / "tests").glob("test_*.py")),
 )
 PROGRAMS = ("tests/system", "tests/hostile", "tests/mpi")
-# The second compiler, which CI builds with; the newest that a distribution in use has.
+# The second compiler, which CI builds with; the newest in a current distribution.
 CLANGS = ("-19", "")
-# TSan's suppressions go by names of functions, and by itself clang 19 finds no program that says them.
+# TSan's suppressions match names of functions, and clang 19 alone finds no program that resolves them.
 _symbolizer = next(
     (at for name in ("llvm-symbolizer-19", "llvm-symbolizer") if (at := shutil.which(name))), ""
 )
 SYMBOLIZER = f" external_symbolizer_path={_symbolizer}" if _symbolizer else ""
-# Fast DDS 2.9 deletes objects of its own as smaller ones.
+# Fast DDS 2.9 deletes objects of its own with a smaller size.
 SUPPRESSIONS = {
     "ASAN_OPTIONS": "new_delete_type_mismatch=0",
     "LSAN_OPTIONS": f"suppressions={ROOT}/tests/native/lsan.supp",
     "TSAN_OPTIONS": f"suppressions={ROOT}/tests/native/tsan.supp die_after_fork=0{SYMBOLIZER}",
 }
-# For the fuzzers of Python together, two at a time, in CI. `make fuzz` gives each 30 s, and goes on where it left off.
+# For the fuzzers of Python together, two at a time, in CI. `make fuzz` gives each 30 s, and continues where it stopped.
 FUZZ_TOTAL_S = os.environ.get("SONDE_FUZZ_TOTAL") or "60"
-FUZZ_INPUTS, FUZZ_LONGEST_S = "1000000", "1800"  # of each, in `make soak`: whichever comes first
-NO_TESTS = 5  # pytest's exit status where none was selected
+FUZZ_INPUTS, FUZZ_LONGEST_S = "1000000", "1800"  # for each, in `make soak`: the first limit that is reached
+NO_TESTS = 5  # pytest's exit status if no test was selected
 
 
 @dataclass(frozen=True)
 class Part:
-    """Command lines, one after the other until one fails. env: what is set besides this process's environment."""
+    """Command lines, run one after the other until one fails. env: variables besides this process's environment."""
 
     name: str
     commands: tuple[tuple[str, ...], ...]
@@ -88,24 +88,24 @@ class Ended:
 
     @property
     def last(self) -> str:
-        """The last line of what it said, without pytest's frame."""
+        """The last line of its output, without pytest's frame."""
         lines = [line.strip("= ") for line in self.said.splitlines() if line.strip("= ")]
         return lines[-1] if lines else ""
 
     def failures(self) -> list[str]:
-        """The lines with which pytest, and the program that runs the C++ tests, name a test that failed."""
+        """The lines in which pytest, and the program that runs the C++ tests, name a failed test."""
         return [line for line in self.said.splitlines() if line.startswith(("FAILED ", "ERROR "))]
 
     def count(self, what: str) -> int:
         return sum(int(number) for number in re.findall(rf"(\d+) {what}", self.last))
 
 
-Lane = list[Part]  # one part after the other, beside the other lanes
+Lane = list[Part]  # one part after the other, in parallel with the other lanes
 Tier = list[list[Lane]]  # phases: one begins when all lanes of the phase before it have ended
 
 
 def pytest(name: str, marks: str, *where: str, jobs: int, **env: str) -> Part:
-    """The tests with these marks; each file in one of `jobs` processes, or all here where that is 0."""
+    """The tests with these marks; each file in one of `jobs` processes, or all here if that is 0."""
     jobs = int(os.environ.get("SONDE_TEST_JOBS") or jobs)
     spread = ("-n", str(jobs), "--dist", "loadfile", "--no-loadscope-reorder") if jobs else ()
     more = shlex.split(os.environ.get("SONDE_TEST_ARGS", ""))
@@ -114,7 +114,7 @@ def pytest(name: str, marks: str, *where: str, jobs: int, **env: str) -> Part:
 
 
 def files_with_mark(mark: str, *folders: str) -> list[str]:
-    """Returns the test files below the folders that name the mark, so that pytest collects no others."""
+    """The test files below the folders that name the mark, so that pytest collects no others."""
     files = sorted(chain.from_iterable((ROOT / folder).rglob("test_*.py") for folder in folders))
     return [str(path.relative_to(ROOT)) for path in files if f"mark.{mark}" in path.read_text()]
 
@@ -124,14 +124,14 @@ def native(name: str, *words: str) -> Part:
 
 
 def sanitized(name: str, preset: str, *words: str) -> Part:
-    """The C++ unit tests, built under a sanitizer; by clang where it is there: the second compiler."""
+    """The C++ unit tests, built under a sanitizer; by clang, the second compiler, if it is installed."""
     build = ("cmake", "--build", "--preset", preset, "--target", "sonde-tests")
     run = (sys.executable, "tests/native/run.py", "--build", f"build/{preset}", "--", *words)
     return Part(name, (("cmake", "--preset", preset, *by_clang()), build, run), SUPPRESSIONS)
 
 
 def by_clang() -> tuple[str, ...]:
-    """Words for cmake; none where clang is not there."""
+    """Arguments for cmake; none if clang is not installed."""
     clang = [found for number in CLANGS if (found := shutil.which(f"clang++{number}"))]
     if not clang:
         return ()
@@ -139,16 +139,17 @@ def by_clang() -> tuple[str, ...]:
 
 
 def python_fuzzers() -> Part:
-    """Those that need no build of their own: that of the C++ ones takes clang ten minutes and more on two cores.
+    """The fuzzers that need no build: that of the C++ ones takes clang ten minutes and more on two cores.
 
-    Always the same inputs, so that a commit is not refused for what another brought; other ones are for `make fuzz`.
+    They always use the same inputs, so that a new input does not refuse an unrelated commit; `make fuzz` looks for new
+    ones.
     """
     run = (sys.executable, "tests/fuzz/run.py", "--only", "python", "--seed", "1", "--total", FUZZ_TOTAL_S)
     return Part("fuzzers of Python's parsers", (run,))
 
 
 def fuzzers(*words: str) -> Part:
-    """All parsers, of C++ where clang is there (native/cmake/SondeFuzz.cmake); words: for tests/fuzz/run.py."""
+    """All parsers, those of C++ if clang is installed (native/cmake/SondeFuzz.cmake); words: for tests/fuzz/run.py."""
     compiler = by_clang()
     build = (
         ("cmake", "--preset", "fuzz", *compiler),
@@ -158,7 +159,7 @@ def fuzzers(*words: str) -> Part:
 
 
 def headers() -> Part:
-    """Each C++ header compiled alone (native/cmake/SondeHeaders.cmake); gates.py reads alone those that changed."""
+    """Each C++ header compiled alone (native/cmake/SondeHeaders.cmake); gates.py only reads those that changed."""
     return Part(
         "C++ headers",
         (("nice", "-n", "19", "cmake", "--build", "build/Release", "--target", "sonde-headers"),),
@@ -196,7 +197,7 @@ def test_all() -> Tier:
             ],
             [headers(), python_fuzzers()],
         ],
-        # Not beside surveys, whose DDS domains may be those of C++ tests.
+        # Not in parallel with surveys, whose DDS domains may be those of C++ tests.
         [[sanitized("C++ unit tests under ASan and UBSan", "asan", "-tse=soak")]],
         [
             [
@@ -229,7 +230,7 @@ def soak() -> Tier:
 
 
 def busy_thrice() -> Iterator[Part]:
-    """The system tests, three times, while every core is kept busy by others."""
+    """The system tests, three times, while other programs keep every core busy."""
     for turn in (1, 2, 3):
         yield pytest(
             f"system tests, busy, {turn}",
@@ -251,8 +252,8 @@ TIERS = {"check": check, "system": system, "test-all": test_all, "fuzz": fuzz, "
 
 
 def environment() -> dict[str, str]:
-    """This process's. Who wants no bytecode beside the sources has it in build/: without any, each process compiles
-    all that it imports, and pytest rewrites each test file.
+    """The environment of this process. If bytecode next to the sources is switched off, it goes to build/: without any,
+    each process compiles all that it imports, and pytest rewrites each test file.
     """
     env = dict(os.environ)
     if env.pop("PYTHONDONTWRITEBYTECODE", ""):
@@ -275,7 +276,7 @@ def run(part: Part) -> Ended:
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
-            # Words such as -k may leave a part without a test. Where none were given, that is a fault.
+            # Arguments such as -k may leave a part without a test. Without such arguments that is a fault.
             none_asked = (
                 done.returncode == NO_TESTS and "pytest" in command and os.environ.get("SONDE_TEST_ARGS")
             )
@@ -286,7 +287,7 @@ def run(part: Part) -> Ended:
 
 
 def drive(lane: Lane) -> list[Ended]:
-    """A part that failed keeps none of those after it from running."""
+    """A failed part does not prevent those after it."""
     ended = []
     for part in lane:
         print(f"  … {part.name}: {part.log.relative_to(ROOT)}", flush=True)
@@ -299,7 +300,7 @@ def drive(lane: Lane) -> list[Ended]:
 
 
 def chosen(tier: Tier, pattern: str) -> tuple[Tier, list[str]]:
-    """The parts whose names fit, in their lanes, and the names of the others."""
+    """The parts whose names match, in their lanes, and the names of the others."""
     left = [
         part.name for lanes in tier for lane in lanes for part in lane if not fnmatchcase(part.name, pattern)
     ]
@@ -331,7 +332,7 @@ def main(words: list[str]) -> int:
         for part in ended:
             print(f"| {part.name} | {part.count('passed')} | {part.count('failed')} | {part.seconds:.0f} |")
     outcome = f"failed: {', '.join(failed)}" if failed else "all passed"
-    # A log is often read from its end alone.
+    # People often read only the end of a log.
     for line in chain.from_iterable(part.failures() for part in ended if not part.passed):
         print(f"  {line}")
     if left:

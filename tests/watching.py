@@ -1,4 +1,4 @@
-"""What tests watch while something runs: a condition, and the samples that are on the disk already."""
+"""Functions for tests that watch a running program: a condition, and the samples that are already on the disk."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sonde.core.errors import DataError
 
 
 def wait_for(condition: Callable[[], object], seconds: float = 60.0) -> bool:
-    """Whether the condition came true in time."""
+    """Whether the condition became true in time."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition():
@@ -22,7 +22,7 @@ def wait_for(condition: Callable[[], object], seconds: float = 60.0) -> bool:
 
 
 def samples_in(run_dir: Path) -> int:
-    """Samples in the block files of a run folder; a file whose header is not yet written holds none."""
+    """The number of samples in the block files of a run folder; a file without a complete header has none."""
     total = 0
     for path in run_dir.glob("rank-*.blk"):
         with suppress(FileNotFoundError, DataError):

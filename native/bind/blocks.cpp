@@ -28,7 +28,7 @@ template <typename T> T taken(sonde::Result<T>&& result) {
   return std::move(*result);
 }
 
-// The sink outlives the writer, which keeps a pointer to it; hence the heap.
+// The sink must outlive the writer, which has a pointer to it; hence the heap.
 class BlockWriter {
  public:
   BlockWriter(const std::string& path, const std::string& header, std::size_t record_bytes, std::size_t buffer_records,
@@ -94,10 +94,11 @@ void bind_blocks(nb::module_& m) {
       .def(nb::init<const std::string&, const std::string&, std::size_t, std::size_t, std::uint64_t>(), nb::arg("path"),
            nb::arg("header"), nb::arg("record_bytes"), nb::arg("buffer_records"), nb::arg("cap_bytes") = 0)
       .def("append", &BlockWriter::append, nb::arg("records"),
-           "Takes records from a contiguous array (structured, or bytes); returns how many fitted, the others\n"
+           "Takes records from a contiguous array (structured, or bytes); returns how many fitted; the others\n"
            "are counted as dropped.")
-      .def("flush", &BlockWriter::flush, "Writes what is buffered as one block. EnvironmentFailure when it cannot.")
-      .def("sync", &BlockWriter::sync, "Waits until what was flushed is on the disk.")
+      .def("flush", &BlockWriter::flush,
+           "Writes the buffered records as one block. Raises EnvironmentFailure if that fails.")
+      .def("sync", &BlockWriter::sync, "Waits until the flushed blocks are on the disk.")
       .def("close", &BlockWriter::close, "Flushes and closes; a second call does nothing.")
       .def_prop_ro("dropped", &BlockWriter::dropped)
       .def_prop_ro("bytes_written", &BlockWriter::bytes_written);

@@ -4,7 +4,7 @@
 
 namespace nb = nanobind;
 
-// Of the header alone: also where the bus is not built.
+// Needs the header only: also available where the bus is not built.
 void bind_bus_sizes(nb::module_& m) {
   m.def(
       "bus_sizes",
@@ -15,6 +15,6 @@ void bind_bus_sizes(nb::module_& m) {
         out["most_datagram"] = sonde::bus::probe::most_datagram_bytes;
         return out;
       },
-      "Sizes in B of the samples that sonde-busprobe measures: least, most, most_datagram (of bare UDP, which splits "
-      "none).");
+      "Sizes in B of the samples that sonde-busprobe measures: least, most, most_datagram (bare UDP does not "
+      "split samples).");
 }

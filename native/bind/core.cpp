@@ -1,4 +1,4 @@
-// Python module sonde._core: one file per topic, each adds its names here.
+// Python module sonde._core: each topic has a file, which adds its names here.
 #include <nanobind/nanobind.h>
 
 namespace nb = nanobind;

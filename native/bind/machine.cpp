@@ -1,4 +1,4 @@
-// What a probe would find on this machine, for `sonde doctor`.
+// The properties of this machine that a probe would find, for `sonde doctor`.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 
@@ -10,10 +10,11 @@ using namespace nb::literals;
 
 void bind_machine(nb::module_& m) {
   m.def("clock_cost_s", &sonde::clock_cost_s, "rounds"_a = 20,
-        "Cost in s of one reading of the clock that probes use: the least of `rounds` means over 1000 readings.");
+        "Cost in s of one reading of the probes' clock: the minimum of `rounds` means over 1000 readings.");
   m.def(
       "clock_pair", [] { return sonde::both_clocks(sonde::ticks); },
-      "This moment as (ns of CLOCK_MONOTONIC, ticks), the ticks being what the tracer of calls stamps them with.");
+      "The present time as (ns of CLOCK_MONOTONIC, ticks); the call tracer's time stamps are in these ticks.");
   m.def(
-      "tick_kind", [] { return sonde::to_string(sonde::tick_kind); }, "What counts those ticks: tsc, cntvct or clock.");
+      "tick_kind", [] { return sonde::to_string(sonde::tick_kind); },
+      "The source of these ticks: tsc, cntvct or clock.");
 }

@@ -1,5 +1,5 @@
-// sonde._core: the judge of noise runs. Blocks come as arrays, one value a block, and their stalls flat with the number
-// of their block; sonde.noise.judge checks them and is the one caller.
+// sonde._core: the judge of noise runs. Blocks come as arrays with one value a block. Their stalls are flat, with the
+// number of their block. sonde.noise.judge checks the arguments and is the only caller.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -76,7 +76,8 @@ noise::TestOptions options_of(std::vector<double> periods, double fold_weight, s
   return {std::move(periods), fold_weight, permutations, seed};
 }
 
-/// A caller's word on whether to go on; None: to the end. It is asked while the interpreter's lock is free.
+/// The caller's function that decides whether to continue; None: run to the end. It is asked while the interpreter's
+/// lock is free.
 noise::Proceed proceed_of(const nb::object& asked) {
   if (asked.is_none()) return {};
   return [&asked] {
@@ -133,7 +134,8 @@ void bind_noise(nb::module_& m) {
           },
           "ends"_a, "spend"_a, "periods_s"_a, "fold_weight"_a, "permutations"_a, "seed"_a, "proceed"_a = nb::none(),
           "before"_a = 0, "p_before"_a = 1.0,
-          "One look after each of `ends` blocks, after those before; p_so_far is what the run may claim.")
+          "One test after each of `ends` blocks, after the earlier ones; p_so_far is the p value that the run may "
+          "claim.")
       .def(
           "power",
           [](const Blocks& b, std::vector<std::uint32_t> rounds, std::vector<double> spend, double alpha,
@@ -151,7 +153,7 @@ void bind_noise(nb::module_& m) {
           },
           "rounds"_a, "spend"_a, "alpha"_a, "period_s"_a, "burst_s"_a, "shortest_s"_a, "periods_s"_a, "fold_weight"_a,
           "permutations"_a, "seed"_a, "runs"_a,
-          "Share of simulated runs that find bursts put into these blocks, and blocks needed.")
+          "The power: the share of simulated runs that detect bursts added to these blocks; and the blocks needed.")
       .def(
           "detectable_burst",
           [](const Blocks& b, std::vector<std::uint32_t> rounds, std::vector<double> spend, double alpha,
@@ -169,7 +171,8 @@ void bind_noise(nb::module_& m) {
           },
           "rounds"_a, "spend"_a, "alpha"_a, "period_s"_a, "shortest_s"_a, "periods_s"_a, "fold_weight"_a,
           "permutations"_a, "seed"_a, "wanted"_a, "runs"_a, "proceed"_a = nb::none(),
-          "The shortest burst a period that is found with the wanted power, or None; steps of the search done, and "
+          "The shortest burst in each period that is detected with the requested power, or None; completed steps of "
+          "the search, and "
           "all.");
   m.def(
       "noise_plan",
@@ -187,5 +190,5 @@ void bind_noise(nb::module_& m) {
         for (std::size_t k = 0; k <= noise::Histogram::classes; ++k) out.push_back(noise::Histogram::edge(k));
         return out;
       },
-      "Edges of the detector's classes of durations, in ticks: one more than there are classes.");
+      "Edges of the detector's classes of durations, in ticks: one more than the number of classes.");
 }

@@ -1,4 +1,5 @@
-// sonde._core: the policies of power, so that a replay runs the code that runs live (sonde.power.recording.policy).
+// sonde._core: the policies of power, so that a replay runs the same code as the live system
+// (sonde.power.recording.policy).
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
@@ -20,7 +21,7 @@ namespace power = sonde::power;
 
 namespace {
 
-/// One row a node: min, max, guaranteed, weight, power, demand, cap, iteration, job.
+/// One row for each node: min, max, guaranteed, weight, power, demand, cap, iteration, job.
 using Nodes = nb::ndarray<const double, nb::shape<-1, 9>, nb::c_contig, nb::device::cpu>;
 
 struct PowerPolicy {

@@ -1,5 +1,5 @@
 #pragma once
-/// From a native Error to Python's SondeError. Owner-thread (holds the GIL).
+/// Turns a native Error into Python's SondeError. Owner-thread (holds the GIL).
 
 #include <nanobind/nanobind.h>
 
@@ -13,7 +13,7 @@ namespace sonde {
 /// Raises sonde.core.errors.<type> with the error's code, text and hint. It does not return.
 [[noreturn]] inline void raise(const Error& error, const char* type = "UsageError") {
   namespace nb = nanobind;
-  // Bytes may come from a user or a damaged file: what is not UTF-8 must not become a second error.
+  // Bytes may come from a user or a damaged file: bytes that are not UTF-8 must not cause a second error.
   const auto text = [](const std::string& s) {
     return nb::steal(PyUnicode_DecodeUTF8(s.data(), static_cast<Py_ssize_t>(s.size()), "replace"));
   };
@@ -23,7 +23,7 @@ namespace sonde {
   throw nb::python_error();
 }
 
-/// The value, or the error raised.
+/// The value; raises the error if there is one.
 template <typename T> T value_or_raise(Result<T> result, const char* type = "UsageError") {
   if (!result) raise(result.error(), type);
   return std::move(*result);

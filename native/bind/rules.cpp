@@ -73,7 +73,7 @@ ReplayTuple replay(const Samples& x, const std::optional<Numbers>& epoch, const 
 
 void bind_rules(nb::module_& m) {
   m.def("rule_list", &rule_list, "(name, text, source, [(option, type, text, fallback, least, most)]) of every rule.");
-  m.def("check_rule", &check_rule, "spec"_a, "Raises UsageError when spec is no rule.");
+  m.def("check_rule", &check_rule, "spec"_a, "Raises UsageError if spec is not a rule.");
   m.def("decision_names", [] {
     std::vector<std::string> out;
     for (int k = 0; k < 4; ++k) out.emplace_back(sonde::decision_name(static_cast<sonde::Decision>(k)));

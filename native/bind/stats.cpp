@@ -1,5 +1,5 @@
-// sonde._core: statistics. Arrays come in without a copy and are checked here, once: what is below can rely on finite
-// samples and equal lengths. Arguments beside arrays are checked by sonde.core.stats.
+// sonde._core: statistics. Arrays come in without a copy and are checked once, here: the functions below can rely on
+// finite samples and equal lengths. sonde.core.stats checks the other arguments.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
@@ -62,7 +62,7 @@ std::span<const double> finite(const Samples& x) {
   return span;
 }
 
-/// Samples with their epochs; those without an epoch may be anything, as datasets pad with NaN.
+/// Samples with their epochs. Samples without an epoch may have any value, because datasets pad with NaN.
 struct InEpochs {
   std::span<const double> x;
   std::span<const std::int32_t> epoch;
@@ -71,7 +71,7 @@ struct InEpochs {
       : x(samples.data(), samples.shape(0)), epoch(numbers.data(), numbers.shape(0)) {
     if (x.size() != epoch.size())
       data_error("core.unequal_lengths",
-                 std::to_string(x.size()) + " samples came with " + std::to_string(epoch.size()) + " epoch numbers",
+                 std::to_string(x.size()) + " samples have " + std::to_string(epoch.size()) + " epoch numbers",
                  "give one epoch number for every sample");
     check_finite(x, [&](std::size_t i) { return epoch[i] >= 0; });
   }
@@ -83,7 +83,7 @@ template <typename Compute> auto unlocked(Compute compute) {
   return compute();
 }
 
-/// Hands a vector over to numpy.
+/// Passes a vector to numpy.
 nb::object array(std::vector<double>&& values) {
   auto* held = new std::vector<double>(std::move(values));
   const nb::capsule owner(held, [](void* p) noexcept { delete static_cast<std::vector<double>*>(p); });
@@ -269,7 +269,7 @@ void bind_spectrum(nb::module_& m) {
         const auto span = finite(x);
         const bool any = window > 0 && window <= span.size();
         const std::size_t rows = any ? span.size() - window + 1 : 0, columns = window / 2 + 1;
-        // not a vector: it would be filled with zeros first, and these are large
+        // Not a vector: it would be filled with zeros first, and these arrays are large.
         double* const out = new double[std::max<std::size_t>(rows * columns, 1)];
         const nb::capsule owner(out, [](void* p) noexcept { delete[] static_cast<double*>(p); });
         unlocked([&] { stats::sliding_amplitude(span, window, {out, rows * columns}); });

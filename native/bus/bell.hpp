@@ -1,5 +1,5 @@
 #pragma once
-/// What a thread sleeps by until there is something to look at. For authors of implementations.
+/// A wake-up for a thread that waits for work. For authors of implementations.
 
 #include <atomic>
 #include <chrono>
@@ -13,32 +13,32 @@
 
 namespace sonde::bus {
 
-/// One thread waits: silence(), looks, and sleeps in wait() if it saw nothing. Any thread rings; that takes a lock and
-/// a system call only while somebody is asleep.
+/// One thread waits: it calls silence(), looks for work, and sleeps in wait() if there is none. Any thread may ring;
+/// that takes a lock and a system call only if the thread sleeps.
 class Bell {
  public:
   /// spin_s: as of Spin.
   explicit Bell(double spin_s) : spin_(spin_s) {}
 
-  /// Before the look: what comes later rings again.
+  /// Call before the look: later events ring again.
   void silence() { rung_.store(false); }
 
   void ring() {
     rung_.store(true);
-    if (!asleep_.load()) return;  // who falls asleep says so first, and looks at rung_ then
+    if (!asleep_.load()) return;  // a thread sets asleep_ before it checks rung_ and sleeps
     { const std::lock_guard lock(mutex_); }
     changed_.notify_one();
   }
 
-  /// Ends a wait, also one that has yet to begin, with nothing to look at.
+  /// Ends the current wait, or the next one, without work.
   void wake() {
     woken_.store(true);
     ring();
   }
-  /// Whether wake() was called since this was asked last.
+  /// Whether wake() was called since the last call of this function.
   bool woken() { return woken_.exchange(false); }
 
-  /// Until somebody rings; false: the deadline came first.
+  /// Waits for a ring; false: the deadline came first.
   bool wait(Deadline deadline) {
     if (rung_.load()) return true;
     if (spin_.begin(deadline.at_ns)) do {
@@ -66,7 +66,7 @@ class Bell {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::atomic<bool> rung_{false}, asleep_{false}, woken_{false};
-  Spin spin_;  ///< of who waits
+  Spin spin_;  ///< of the waiting thread
 };
 
 }  // namespace sonde::bus

@@ -1,5 +1,5 @@
-// What stands between a program and a DDS: names, types and QoS checked, samples verified in both directions, what did
-// not fit counted.
+// The layer between a program and a DDS: it checks names, types and QoS, verifies samples in both directions, and
+// counts errors.
 #include "bus/bus.hpp"
 
 #include <unistd.h>
@@ -25,7 +25,7 @@ constexpr std::string_view mark = "sonde1 fp=";
 constexpr std::size_t fingerprint_digits = 32;
 static_assert(most_user_data == 255 - (mark.size() + fingerprint_digits + 1));
 
-/// Calls into a module, whose exceptions end here.
+/// Calls a module and catches its exceptions.
 template <typename Call> auto guarded(const std::string& who, const Call& call) -> decltype(call()) {
   try {
     return call();
@@ -36,7 +36,7 @@ template <typename Call> auto guarded(const std::string& who, const Call& call) 
 }
 
 Error gave_nothing(const std::string& who) {
-  return {"bus.internal", "the implementation " + who + " gave nothing and no error", "tell who wrote it"};
+  return {"bus.internal", "the implementation " + who + " returned no object and no error", "report it to its author"};
 }
 
 Error too_large(std::size_t bytes) {
@@ -45,7 +45,7 @@ Error too_large(std::size_t bytes) {
           "send it in pieces"};
 }
 
-/// Until `done`, looking every ms at first and every 10 ms later: ports have no call that waits for a match.
+/// Waits until `done`, with a check every ms at first and every 10 ms later: ports have no call that waits for a match.
 template <typename Done> bool poll(Deadline deadline, const Done& done) {
   for (double pause_s = 1e-3;; pause_s = std::min(pause_s * 1.2, 1e-2)) {
     if (done()) return true;
@@ -57,15 +57,15 @@ template <typename Done> bool poll(Deadline deadline, const Done& done) {
   }
 }
 
-/// A DDS would say no more than that a participant could not be made.
+/// Checks the files first: a DDS would only report that it could not create a participant.
 Result<void> check_files(const Security& security) {
   const auto& s = security;
   for (const std::string* path :
        {&s.identity_ca, &s.certificate, &s.private_key, &s.permissions_ca, &s.governance, &s.permissions})
     if (access(path->c_str(), R_OK) != 0)
       return Error{"bus.no_file", "cannot read " + *path + ", of the profile's <security>: " + std::strerror(errno),
-                   errno == EACCES ? "run it as the user that the files were made for"
-                                   : "make the files by 'sonde bus keys', or correct the path"};
+                   errno == EACCES ? "run it as the owner of the files"
+                                   : "create the files with 'sonde bus keys', or correct the path"};
   return {};
 }
 
@@ -109,7 +109,7 @@ struct Writer::Body {
   KeyMaker keys;
   std::atomic<std::uint64_t> samples{0}, bytes{0};
   Guid guid;
-  std::unique_ptr<WriterPort> port;  // the first to go
+  std::unique_ptr<WriterPort> port;  // destroyed first
 
   ~Body() {
     const std::lock_guard lock(bus->mutex_);
@@ -171,14 +171,14 @@ const TypePtr& Writer::type() const { return body_->checker.type(); }
 
 namespace {
 
-/// Of a count that one thread writes and others read: no locked instruction.
+/// Increments a count that one thread writes and others read, without a locked instruction.
 void add(std::atomic<std::uint64_t>& count, std::uint64_t n) {
   count.store(count.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
 }
 
 }  // namespace
 
-/// A waiter's port. A port knows its readers by their addresses: as long as it ends, none of them may.
+/// The port of a waiter. A port knows its readers by address, so none of them may end while the port ends.
 struct Waiter::Listening {
   std::mutex ending;
   std::unique_ptr<WaiterPort> port;
@@ -191,14 +191,14 @@ struct Reader::Body {
   std::string fingerprint;
   Guid guid;
 
-  /// What is known of a writer's idea of the type.
+  /// The known fingerprint of a writer's type.
   struct Verdict {
-    std::string other;              ///< its fingerprint where that is another; empty: agrees, or tells none
-    std::int64_t ask_again_ns = 0;  ///< not announced yet, or never to be; 0: settled
+    std::string other;              ///< its fingerprint if it differs; empty: it is equal or not announced
+    std::int64_t ask_again_ns = 0;  ///< time of the next query if it is not announced yet; 0: settled
     std::int64_t pause_ns = 0;
   };
-  std::map<Guid, Verdict> verdicts;  // of the thread that takes
-  Guid last;                         // the last sample's writer, and what is known of it
+  std::map<Guid, Verdict> verdicts;  // used by the taking thread
+  Guid last;                         // the last sample's writer, and its verdict
   Verdict* last_verdict = nullptr;
 
   std::atomic<std::uint64_t> samples{0}, bytes{0}, malformed{0}, other_type{0}, oversized{0};
@@ -206,7 +206,7 @@ struct Reader::Body {
   std::string last_error;
   std::vector<std::weak_ptr<Waiter::Listening>> waiters;
 
-  std::unique_ptr<ReaderPort> port;  // the first to go
+  std::unique_ptr<ReaderPort> port;  // destroyed first
 
   explicit Body(TypePtr of) : checker(std::move(of)), fingerprint(bus::fingerprint(*checker.type())) {}
   ~Body() {
@@ -223,7 +223,7 @@ struct Reader::Body {
     last_error = std::move(why);
   }
 
-  /// Asks who has announced what, and remembers it of all writers of the topic.
+  /// Queries the announcements, and stores the verdicts on all writers of the topic.
   void ask(const Guid& writer, Verdict& verdict) {
     std::optional<std::string> announced;
     {
@@ -248,12 +248,12 @@ struct Reader::Body {
       verdict = {announced->empty() || *announced == fingerprint ? "" : *announced, 0, 0};
       return;
     }
-    // A DDS may hand on a sample before its own list of endpoints has the writer.
+    // A DDS may deliver a sample before its list of endpoints has the writer.
     verdict.pause_ns = std::clamp<std::int64_t>(verdict.pause_ns * 2, 1'000'000, 10'000'000'000);
     verdict.ask_again_ns = now_ns() + verdict.pause_ns;
   }
 
-  /// What is known of a writer; null where others have to be asked first.
+  /// The verdict on a writer; null if a query is needed first.
   Verdict* known(const Guid& writer) {
     if (!last_verdict || last != writer) {
       const auto at = verdicts.find(writer);
@@ -266,7 +266,7 @@ struct Reader::Body {
 
   const Verdict& verdict_on(const Guid& writer) {
     if (const Verdict* verdict = known(writer)) return *verdict;
-    constexpr std::size_t most_remembered = 16384;  // writers come and go for as long as a reader lives
+    constexpr std::size_t most_remembered = 16384;  // writers come and go during the life of a reader
     if (verdicts.size() > most_remembered) {
       verdicts.clear();
       last_verdict = nullptr;
@@ -276,10 +276,10 @@ struct Reader::Body {
     return verdict;
   }
 
-  /// Whether a sample may be handed on.
+  /// Whether a sample may be delivered.
   bool fits(const SampleInfo& info, Bytes payload) {
     if (const Verdict& verdict = verdict_on(info.writer); !verdict.other.empty()) {
-      if (!info.has_data) return false;  // that it went, or disposed of what was not handed on
+      if (!info.has_data) return false;  // its end, or the disposal of a sample that was not delivered
       note(other_type, "topic " + topic + ": the writer " + info.writer.text() + " means another structure by " +
                            checker.type()->name + ": fingerprint " + verdict.other + ", here " + fingerprint +
                            "; build both sides from one IDL");
@@ -318,8 +318,8 @@ std::size_t Reader::take(const Taker& taker, std::size_t most) {
     ++handed;
     taker(info, payload);
   };
-  std::vector<Held> held;  // from a writer not known yet on: whom the implementation knows is asked when it is not in
-                           // the midst of take()
+  std::vector<Held> held;  // samples from the first one of an unknown writer on: the query must wait until the
+                           // implementation has finished take()
   while (most > 0 && !thrown) {
     const std::size_t wanted = std::min(most, chunk);
     const std::size_t taken = body.port->take(wanted, [&](const SampleInfo& info, Bytes payload) {
@@ -448,7 +448,7 @@ Error unknown_topic(const std::string& topic, const Profile& profile) {
                         : "it has: " + joined(names)};
 }
 
-/// Type, name and QoS of an endpoint; gives the QoS as it is announced.
+/// Checks type, name and QoS of an endpoint; returns the QoS as announced.
 Result<Qos> announced_qos(const std::string& topic, const TypePtr& type, const Qos& qos,
                           const std::string& implementation, const Caps& caps) {
   if (auto ok = check_topic_name(topic); !ok) return ok.error();

@@ -1,13 +1,13 @@
 #pragma once
-/// A data-distribution bus: participants publish typed samples under topics, whoever subscribed gets them; no broker,
-/// and more than one DDS behind one interface. SONDE_BUS=cyclonedds|fastdds|null chooses at run time.
+/// A data-distribution bus: participants publish typed samples under topics, and subscribers receive them. There is no
+/// broker, and one interface for several DDS. SONDE_BUS=cyclonedds|fastdds|null chooses at run time.
 ///
 ///   auto bus = Bus::open(*load_profile("bus.xml"));
 ///   auto writer = (*bus)->writer("Monitor_report_node_telemetry");
 ///   (*writer)->write(payload);                               // or Publisher<T>, typed.hpp
 ///
-/// Requests and replies: request.hpp. An example of 30 lines: docs/howto/bus-cpp.md. Objects keep the bus that made
-/// them alive. Any-thread; one Reader is taken from by one thread at a time, one Waiter waits in one thread.
+/// Requests and replies: request.hpp. An example of 30 lines: docs/howto/bus-cpp.md. Objects keep the bus that
+/// created them alive. Any-thread; one thread at a time takes from a Reader, and one thread waits in a Waiter.
 
 #include <atomic>
 #include <cstdint>
@@ -25,19 +25,19 @@ namespace sonde::bus {
 
 class Bus;
 
-/// What came of the samples of one endpoint, beside the implementation's Status.
+/// Counts of the samples of one endpoint, in addition to the implementation's Status.
 struct Counts {
   std::uint64_t samples = 0, bytes = 0;  ///< written, or handed to the taker
-  std::uint64_t malformed = 0;           ///< reader: were not what their type says; not handed on
-  std::uint64_t other_type = 0;  ///< reader: of writers that mean another structure by the type's name; not handed on
+  std::uint64_t malformed = 0;           ///< reader: do not match their type; not handed on
+  std::uint64_t other_type = 0;  ///< reader: of writers with another structure of the same type name; not handed on
   std::uint64_t too_large = 0;   ///< reader: above limit::sample_bytes
-  std::string last_error;        ///< about the last of those
+  std::string last_error;        ///< about the last of these samples
 };
 
-/// What is announced as an endpoint's user data: Sonde's own part, "sonde1 fp=" and the type's fingerprint, a blank,
-/// and what the user gave.
+/// The announced user data of an endpoint: Sonde's own part, "sonde1 fp=" and the type's fingerprint, a blank, and the
+/// text of the user.
 struct Announcement {
-  std::string fingerprint;  ///< empty: of a foreign endpoint, all of it is `user_data`
+  std::string fingerprint;  ///< empty: a foreign endpoint, all of its data is `user_data`
   std::string user_data;
 };
 std::string announcement(const Type& type, std::string_view user_data);
@@ -47,13 +47,13 @@ inline constexpr std::size_t most_user_data = 255 - 43;
 class Writer {
  public:
   ~Writer();
-  /// A payload (cdr.hpp). Errors: bus.malformed (it is not one of the type), bus.timed_out (no place within
-  /// max_blocking_s), bus.full (no place for one more instance, of an implementation that has a limit), bus.too_large,
+  /// Writes a payload (cdr.hpp). Errors: bus.malformed (it does not match the type), bus.timed_out (no space within
+  /// max_blocking_s), bus.full (no space for another instance, if the implementation has a limit), bus.too_large,
   /// bus.closed.
   Result<void> write(Bytes payload);
   Result<void> dispose(Bytes payload);
   void flush();
-  /// False: fewer than n readers were matched by then.
+  /// False: fewer than n readers matched in time.
   bool wait_matched(std::size_t n, Deadline deadline);
   bool wait_acknowledged(Deadline deadline);
   void assert_liveliness();
@@ -75,11 +75,13 @@ class Reader {
  public:
   ~Reader();
   using Taker = ReaderPort::Taker;
-  /// What is there now, oldest first, at most `most`; never waits. Payloads have passed verify() and are valid during
-  /// the call. Returns how many were handed on. What the taker throws comes out; samples taken with that one are gone.
+  /// Takes the samples that have arrived, oldest first, at most `most`; never waits. Payloads have passed verify() and
+  /// are valid during the call. Returns the number of samples handed on. An exception of the taker is passed on; the
+  /// samples of the same batch are lost.
   std::size_t take(const Taker& taker, std::size_t most = SIZE_MAX);
   bool wait_matched(std::size_t n, Deadline deadline);
-  /// As ReaderPort's: `tell` rings when a writer is matched or goes; false: the implementation cannot tell.
+  /// Like that of ReaderPort: `tell` is called when a writer matches or ends; false: the implementation does not
+  /// support it.
   bool on_match(std::function<void()> tell);
   Status status() const;
   Counts counts() const;
@@ -96,14 +98,14 @@ class Reader {
   std::unique_ptr<Body> body_;
 };
 
-/// Waits for samples of several readers. Never answer from a DDS's own threads: reliable writers can wait for readers
-/// that wait for them.
+/// Waits for samples of several readers. Never answer from threads of a DDS: reliable writers can wait for readers that
+/// wait for them.
 class Waiter {
  public:
   ~Waiter();
   Result<void> attach(Reader& reader, std::uint64_t tag);
   void detach(Reader& reader);
-  /// Tags of readers that have samples now; empty: the deadline passed, or wake().
+  /// The tags of readers with samples; empty: the deadline passed, or wake().
   std::vector<std::uint64_t> wait(Deadline deadline);
   void wake();
 
@@ -113,22 +115,21 @@ class Waiter {
   struct Listening;
   Waiter(std::shared_ptr<Bus> bus, std::unique_ptr<WaiterPort> port);
   std::shared_ptr<Bus> bus_;
-  std::shared_ptr<Listening> listening_;  // readers hold it weakly: one that goes first detaches itself
+  std::shared_ptr<Listening> listening_;  // readers hold a weak reference: a reader that ends first detaches itself
 };
 
 class Bus : public std::enable_shared_from_this<Bus> {
  public:
-  /// `implementation` (else the profile's, else SONDE_BUS, else cyclonedds) has to be able to do all that the profile
-  /// asks.
+  /// `implementation` (else the profile's, else SONDE_BUS, else cyclonedds) must support everything in the profile.
   /// Errors: bus.unknown_implementation, bus.bad_profile, bus.unsupported, bus.unknown_interface, bus.unprotected
   /// (other interfaces than loopback without security), bus.open.
   static Result<std::shared_ptr<Bus>> open(const Profile& profile, std::string_view implementation = {});
   ~Bus();
 
-  /// A topic of the profile. Errors: bus.unknown_topic (and the nearest), bus.unsupported, bus.open.
+  /// Opens a topic of the profile. Errors: bus.unknown_topic (with the nearest name), bus.unsupported, bus.open.
   Result<std::unique_ptr<Writer>> writer(const std::string& topic);
   Result<std::unique_ptr<Reader>> reader(const std::string& topic);
-  /// Any topic. Errors besides: bus.bad_type, bus.bad_name, bus.bad_qos.
+  /// Opens any topic. Further errors: bus.bad_type, bus.bad_name, bus.bad_qos.
   Result<std::unique_ptr<Writer>> writer(const std::string& topic, const TypePtr& type, const Qos& qos = {});
   Result<std::unique_ptr<Reader>> reader(const std::string& topic, const TypePtr& type, const Qos& qos = {});
   Result<std::unique_ptr<Waiter>> waiter();
@@ -152,7 +153,7 @@ class Bus : public std::enable_shared_from_this<Bus> {
   Caps caps_;
   std::unique_ptr<ParticipantPort> port_;
   mutable std::mutex mutex_;
-  std::map<Guid, std::string> own_writers_;  // fingerprints: endpoints() of a port has only those of others
+  std::map<Guid, std::string> own_writers_;  // fingerprints: endpoints() of a port only lists those of others
 };
 
 }  // namespace sonde::bus

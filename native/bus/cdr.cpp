@@ -11,7 +11,7 @@ static_assert(std::endian::native == std::endian::little,
 
 namespace {
 
-/// Bytes of a kind whose values need no check; 0: of others.
+/// Size of a kind whose values need no check; 0: other kinds.
 std::size_t plain_bytes(Kind kind) {
   switch (kind) {
     case Kind::octet:
@@ -30,7 +30,7 @@ std::size_t plain_bytes(Kind kind) {
   }
 }
 
-/// Bytes that a value has at least, padding left out: never 0.
+/// The smallest size of a value without padding: never 0.
 std::uint64_t least_bytes(const Type& type) {
   switch (type.kind) {
     case Kind::boolean: return 1;
@@ -49,7 +49,7 @@ std::uint64_t least_bytes(const Type& type) {
 
 std::string number(std::uint64_t n) { return std::to_string(n); }
 
-/// Reads a value and says what is wrong with it, and where. Slow and simple; what Checker does has to be the same.
+/// Reads a value and reports the first error with its place. Slow and simple; Checker must give the same results.
 class Explaining {
  public:
   Explaining(CdrReader& in, std::string* why) : in_(in), why_(why) {}
@@ -134,7 +134,7 @@ class Explaining {
   std::string path_;
 };
 
-/// As CdrWriter, but big endian and without encapsulation.
+/// Like CdrWriter, but big endian and without encapsulation.
 class KeyWriter {
  public:
   template <CdrNumber T> void put(T value) {
@@ -153,7 +153,7 @@ class KeyWriter {
   std::vector<std::byte> bytes_;
 };
 
-/// Takes a value from one representation to another; without writer it is passed over.
+/// Copies a value from one representation to another; without a writer it is skipped.
 template <typename Writer> void copy(const Type& type, CdrReader& in, Writer* out) {
   const auto move = [&](auto example) {
     const auto value = in.get<decltype(example)>();
@@ -190,7 +190,7 @@ template <typename Writer> void copy(const Type& type, CdrReader& in, Writer* ou
   }
 }
 
-/// Of what is a key itself: structures without keys within are key as a whole.
+/// Whether a type within a key is a key as a whole: structures without key fields are.
 void copy_key(const Type& type, CdrReader& in, KeyWriter& out) {
   if (type.kind == Kind::array && plain_bytes(type.element->kind) == 0) {
     for (std::uint32_t k = 0; k < type.bound && in.ok(); ++k) copy_key(*type.element, in, out);
@@ -205,7 +205,7 @@ void copy_key(const Type& type, CdrReader& in, KeyWriter& out) {
   }
 }
 
-/// The other way of copy_key().
+/// The reverse of copy_key().
 void put_key(const Type& type, CdrReader& key, CdrWriter& out) {
   if (type.kind == Kind::array && plain_bytes(type.element->kind) == 0) {
     for (std::uint32_t k = 0; k < type.bound && key.ok(); ++k) put_key(*type.element, key, out);
@@ -220,7 +220,7 @@ void put_key(const Type& type, CdrReader& key, CdrWriter& out) {
   }
 }
 
-/// Empty: the key is none of the type.
+/// Empty: the key does not belong to the type.
 std::vector<std::byte> payload_from(const Type& type, CdrReader& key) {
   std::vector<std::byte> payload;
   CdrWriter out(payload);
@@ -271,7 +271,7 @@ void CdrWriter::put(std::string_view text) {
 void CdrWriter::put_bytes(Bytes bytes) { bytes_.insert(bytes_.end(), bytes.begin(), bytes.end()); }
 
 void CdrWriter::put_elements(Bytes elements, std::size_t each) {
-  if (elements.empty()) return;  // no padding before what is not there
+  if (elements.empty()) return;  // no padding without elements
   align(each);
   put_bytes(elements);
 }

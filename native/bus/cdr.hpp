@@ -1,10 +1,9 @@
 #pragma once
-/// Common Data Representation (OMG CORBA/DDSI-RTPS, XCDR version 1): how a sample lies in memory between writer and
-/// reader.
+/// Common Data Representation (OMG CORBA/DDSI-RTPS, XCDR version 1): the layout of a sample between writer and reader.
 ///
-/// A *payload* is what the wire carries: 4 bytes of encapsulation (00 01 00 00: little endian, plain CDR), then the
-/// body, aligned to its beginning. Nothing that comes from the wire is believed: each read is checked against what is
-/// there. Any-thread.
+/// A *payload* is the data on the wire: 4 bytes of encapsulation (00 01 00 00: little endian, plain CDR), then the
+/// body, aligned to its beginning. Data from the wire is not trusted: each read is checked against the bytes
+/// that are left. Any-thread.
 
 #include <array>
 #include <bit>
@@ -25,7 +24,7 @@ namespace sonde::bus {
 inline constexpr std::size_t encapsulation_bytes = 4;
 inline constexpr std::size_t most_padding = 3;  ///< behind the last field: payloads are filled up to a multiple of 4
 
-/// What get() and put() move: 1, 2, 4 or 8 bytes, aligned to as many.
+/// The types of get() and put(): 1, 2, 4 or 8 bytes, aligned to their size.
 template <typename T>
 concept CdrNumber = std::is_arithmetic_v<T> && !std::same_as<T, bool> && sizeof(T) <= 8;
 
@@ -48,8 +47,7 @@ class CdrWriter {
   std::vector<std::byte>& bytes_;
 };
 
-/// Reads fields of a payload of either byte order. After the first thing that does not fit ok() is false and all reads
-/// give zeros.
+/// Reads fields of a payload of either byte order. After the first error ok() is false and all reads return zeros.
 class CdrReader {
  public:
   explicit CdrReader(Bytes payload);
@@ -61,10 +59,10 @@ class CdrReader {
     std::memcpy(&value, at, sizeof value);
     return swap_ ? swapped(value) : value;
   }
-  bool get_bool();                                       ///< anything but 0 and 1 does not fit
+  bool get_bool();                                       ///< values other than 0 and 1 are errors
   std::string_view get_string(std::uint32_t bound = 0);  ///< within the payload, without the NUL
   std::uint32_t get_length(std::uint32_t bound,
-                           std::size_t least_element_bytes);  ///< of a sequence; more than could be left does not fit
+                           std::size_t least_element_bytes);  ///< of a sequence; more than the bytes left is an error
   Bytes get_bytes(std::size_t n);
   Bytes get_elements(std::size_t n,
                      std::size_t each);  ///< n numbers of `each` bytes as they lie there, in the payload's byte order
@@ -144,7 +142,7 @@ class Checker {
   std::vector<Enumeration> enumerations_;
 };
 
-/// Zeros, empty strings and sequences, first enumerators.
+/// A sample of zeros, empty strings and sequences, first enumerators.
 void put_default(const Type& type, CdrWriter& out);
 
 /// The key fields alone, big endian plain CDR without encapsulation: what DDSI-RTPS makes its key hash of (as it is,
@@ -172,7 +170,7 @@ class KeyMaker {
   std::vector<Part> parts_;  ///< empty: they have none
   std::size_t needs_ = 0, bytes_ = 0;
 };
-/// Most bytes that serialised_key() can have; SIZE_MAX: unbounded.
+/// The largest size of serialised_key(); SIZE_MAX: unbounded.
 std::size_t most_key_bytes(const Type& type);
 /// A payload that has these key fields, zeros, empty strings and first enumerators elsewhere: what a disposal without
 /// data is shown as.

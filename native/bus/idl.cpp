@@ -24,7 +24,7 @@ namespace {
 
 constexpr int most_parentheses = 32;
 
-/// Thrown and caught in this file alone.
+/// Thrown and caught only in this file.
 struct Wrong {
   Error error;
 };
@@ -56,7 +56,7 @@ std::string shown(const Token& token) {
 bool begins_name(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool in_name(char c) { return begins_name(c) || (c >= '0' && c <= '9'); }
 
-/// Files, and all their tokens in one row, included ones where they are included.
+/// Files, and all their tokens in one sequence, with those of included files in place.
 class Text {
  public:
   /// `file`: what errors call it. Without `folder` nothing can be included.
@@ -105,7 +105,7 @@ class Text {
     std::string text(limit::idl_bytes + 1, '\0');
     in.read(text.data(), static_cast<std::streamsize>(text.size()));
     text.resize(static_cast<std::size_t>(in.gcount()));
-    text.shrink_to_fit();  // it stays while what it includes is read
+    text.shrink_to_fit();  // it stays in memory while included files are read
     read(text, shown_as, real.parent_path());
   }
 
@@ -678,7 +678,7 @@ class Parser {
     declare(own, std::move(symbol), place);
   }
 
-  /// Of an annotation, whose tokens were put aside.
+  /// An integer in an annotation, whose tokens were stored.
   std::int64_t nested_expression(const Annotation& a) {
     std::vector<Token> all = a.given;
     Token end;
@@ -702,7 +702,7 @@ class Parser {
       const std::string own = name("a typedef");
       const TypePtr type = symbol.type = dimensions(spelled);
       declare(own, std::move(symbol), place);
-      // A chain of typedefs is a way to nest without end, too.
+      // A chain of typedefs could also nest without limit.
       check_structure(*bus::structure(scoped(own), {{"element", type, false, ""}}), place);
     } while (took(","));
   }
@@ -756,7 +756,7 @@ class Parser {
     return value;
   }
 
-  /// "Type field field": the older way of saying @key.
+  /// "Type field field": an older form of @key.
   void keylist() {
     const Token token = take();
     std::istringstream words(token.text);

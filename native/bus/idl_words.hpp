@@ -1,5 +1,5 @@
 #pragma once
-/// The letters of IDL, for those who read and write it: keywords, escapes. Any-thread.
+/// The lexical rules of IDL, for its readers and writers: keywords, escapes. Any-thread.
 
 #include <algorithm>
 #include <iterator>
@@ -22,8 +22,8 @@ inline constexpr std::string_view keywords_of_types[] = {
     "enum",   "false",    "fixed",    "float",  "int16",    "int32",  "int64",  "int8",   "long",    "map",
     "module", "octet",    "sequence", "short",  "string",   "struct", "switch", "true",   "typedef", "uint16",
     "uint32", "uint64",   "uint8",    "union",  "unsigned", "void",   "wchar",  "wstring"};
-/// Of what IDL has beside types. Names in the field are called so, and no harm comes from that here; other tools refuse
-/// them.
+/// Keywords of IDL besides those of types. Existing IDL files use them as names, which is harmless here; other tools
+/// refuse them.
 inline constexpr std::string_view other_keywords[] = {
     "abstract",    "alias",     "attribute", "component",  "connector", "consumes",  "context",    "custom",
     "emits",       "eventtype", "exception", "factory",    "finder",    "getraises", "getter",     "home",
@@ -41,7 +41,7 @@ inline bool keyword(std::string_view word) {
          std::find(std::begin(other_keywords), std::end(other_keywords), lower(word)) != std::end(other_keywords);
 }
 
-/// A name as IDL may spell it.
+/// A name with its escape in IDL, if it needs one.
 inline std::string escaped(std::string_view name) { return std::string(keyword(name) ? 1 : 0, '_').append(name); }
 
 inline std::string escape_text(std::string_view text) {

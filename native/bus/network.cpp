@@ -80,7 +80,7 @@ Error bad_word(std::string_view word, const std::string& why) {
           "allowed: a name (eth0), an address (10.1.2.3, fd00::1) or a network (10.1.0.0/16, fd00::/8)"};
 }
 
-/// Of IPv6, those that need no scope where there are any.
+/// For IPv6, the addresses without a scope if there are any.
 std::vector<Address> without_link_local(std::vector<Address> found) {
   const auto needs_scope = [](const Address& a) { return a.v6 && a.link_local; };
   if (!std::all_of(found.begin(), found.end(), needs_scope)) std::erase_if(found, needs_scope);

@@ -73,7 +73,7 @@ bool share_partition(const std::vector<std::string>& a, const std::vector<std::s
   return false;
 }
 
-/// The policy that keeps an offer from what is asked for; null: none does (OMG DDS 1.4, 2.2.3).
+/// The policy in which an offer does not satisfy a request; null: it satisfies all (OMG DDS 1.4, 2.2.3).
 const char* conflict(const Qos& offered, const Qos& asked) {
   if (offered.reliability < asked.reliability) return "reliability";
   if (offered.durability < asked.durability) return "durability";
@@ -92,7 +92,7 @@ struct Sample {
   std::int64_t expires_ns = 0;  ///< by now_ns(); 0: never
 };
 
-/// Who is told of matches, by threads that make or end them.
+/// The listener for matches, called by threads that make or end them.
 struct MatchBell {
   std::mutex mutex;
   std::function<void()> tell;
@@ -128,11 +128,11 @@ struct WriterCore {
 
   struct Match {
     std::shared_ptr<ReaderCore> reader;
-    bool may_wait = false;  ///< what it has no place for is waited with, not rejected
+    bool may_wait = false;  ///< a writer waits if the queue is full, instead of a rejection
   };
   std::mutex mutex;
   std::vector<Match> matches;
-  std::list<Sample> past;  ///< of transient_local
+  std::list<Sample> past;  ///< for transient_local
   std::unordered_map<std::string, std::deque<std::list<Sample>::iterator>> past_of;
   struct Instance {
     std::int64_t written_ns = 0;
@@ -153,7 +153,7 @@ struct WriterCore {
   bool lapsed(std::int64_t now) {
     return qos.liveliness != Liveliness::automatic && lease_ns && now - asserted().load() > lease_ns;
   }
-  /// How often its lease ran out, the present time included. Counted when somebody looks: no thread is needed for it.
+  /// How often its lease expired, including now. Computed on request, so that no thread is needed.
   std::int64_t lapses_by(std::int64_t now) { return lapses.load() + (lapsed(now) ? 1 : 0); }
 
   void forget(const std::string& key) {
@@ -213,7 +213,7 @@ struct ReaderCore {
   bool closed = false;
   std::vector<std::shared_ptr<Bell>> bells;
   MatchBell match_bell;
-  std::atomic<std::size_t> queued{0};  ///< for those who wait: read without the lock
+  std::atomic<std::size_t> queued{0};  ///< for waiting threads: read without the lock
 
   bool full() const { return qos.history == History::keep_all && data + reserved >= most; }
 
@@ -224,7 +224,7 @@ struct ReaderCore {
     else queue.erase(which);
   }
 
-  /// Whether it was taken. With the lock held.
+  /// Whether the sample was accepted. With the lock held.
   bool push(const Sample& sample, WriterCore& writer, bool has_place) {
     const std::int64_t now = deadline_ns || qos.ownership == Ownership::exclusive ? now_ns() : 0;
     Instance& of = instances[sample.key];
@@ -282,7 +282,7 @@ struct ReaderCore {
     for (const auto& bell : bells) bell->ring();
     return true;
   }
-  /// The writer is gone: instances that nobody else writes have no writers now. With the lock held.
+  /// The writer has ended: instances without another writer now have no writers. With the lock held.
   void leave(const WriterCore& writer) {
     for (auto it = instances.begin(); it != instances.end();) {
       const auto next = std::next(it);
@@ -442,13 +442,13 @@ class NullWriter final : public WriterPort {
       if (full->full() && !full->closed)
         return Error{"bus.timed_out",
                      "a reader of " + core.topic + " holds " + std::to_string(full->data) +
-                         " samples and took none within " + std::to_string(core.qos.max_blocking_s) + " s",
+                         " samples and was not read for " + std::to_string(core.qos.max_blocking_s) + " s",
                      "let the reader take, or raise max_samples or max_blocking_s"};
     }
   }
 
-  /// A place in every reader that is waited with, or in none and the first that has no place. With the writer's lock
-  /// held.
+  /// Reserves space in every reader that a writer waits for; otherwise reserves nothing and returns the first full
+  /// reader. With the writer's lock held.
   std::shared_ptr<ReaderCore> reserve() {
     for (std::size_t k = 0; k < core_->matches.size(); ++k) {
       if (!core_->matches[k].may_wait) continue;
@@ -523,7 +523,7 @@ class NullReader final : public ReaderPort {
       std::size_t n = 0;
       while (!core.queue.empty() && n < most) {
         const auto first = core.queue.begin();
-        // Of one instance the queue's order is that of `queued`, but where the source's times decide.
+        // Samples of one instance have the order of `queued`, unless the order is by source time.
         const auto found = core.instances.find(first->key);
         auto& mine = found->second.queued;
         mine.erase(mine.front() == first ? mine.begin() : std::find(mine.begin(), mine.end(), first));
@@ -590,15 +590,15 @@ class NullWaiter final : public WaiterPort {
   Result<void> attach(ReaderPort& reader, std::uint64_t tag) override {
     auto* mine = dynamic_cast<NullReader*>(&reader);
     if (!mine || mine->core()->participant != participant_)
-      return Error{"bus.open", "a waiter waits for readers of its own participant only",
-                   "make the waiter from the bus that made the reader"};
+      return Error{"bus.open", "a waiter waits only for readers of its own participant",
+                   "create the waiter with the bus of the reader"};
     {
       const std::lock_guard lock(mine->core()->mutex);
       mine->core()->bells.push_back(bell_);
     }
     const std::lock_guard lock(mutex_);
     readers_.emplace_back(mine->core(), tag);
-    bell_->ring();  // whoever sleeps has to look at this reader as well
+    bell_->ring();  // a sleeping thread must check this reader as well
     return {};
   }
   void detach(ReaderPort& reader) override {

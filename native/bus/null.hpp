@@ -1,12 +1,11 @@
 #pragma once
-/// The implementation without a DDS: participants of one process give samples to each other under a lock, in the
-/// writer's thread. What is measured over it is what this library itself costs; programs are tested with it without a
-/// network.
+/// The implementation without a DDS: participants of one process exchange samples under a lock, in the writer's thread.
+/// Measurements on it show the cost of this library itself. It also allows tests of programs without a network.
 ///
-/// It keeps what implementation.hpp promises, and of DDS's QoS all but the latency budget. Transports and discovery
-/// have no meaning within a process and are not looked at. A keep_all reader or a keep_all writer's past that states no
-/// max_samples holds 65536 samples: a full reader lets a reliable keep_all writer wait, and rejects the samples of any
-/// other; of a past the oldest go.
+/// It fulfils implementation.hpp and supports all QoS of DDS except the latency budget. Transports and discovery have
+/// no meaning within a process and are ignored. A keep_all reader, or the history of a keep_all writer, holds 65536
+/// samples unless max_samples is set. A full reader makes a reliable keep_all writer wait, and rejects the samples of
+/// all other writers. A full history drops the oldest samples.
 
 #include "bus/implementation.hpp"
 

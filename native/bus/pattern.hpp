@@ -1,5 +1,5 @@
 #pragma once
-/// Names with wildcards, of partitions and of servers: '*' is any characters, also none and '/', '?' is one.
+/// Names with wildcards, for partitions and servers: '*' matches any characters, also no character and '/'; '?' one.
 /// Any-thread.
 
 #include <string_view>
@@ -8,7 +8,7 @@ namespace sonde::bus {
 
 inline bool is_pattern(std::string_view text) { return text.find_first_of("*?") != text.npos; }
 
-/// Time grows with the product of both lengths at most.
+/// The time is at most proportional to the product of both lengths.
 inline bool fits(std::string_view pattern, std::string_view text) {
   std::size_t p = 0, t = 0, star = pattern.npos, resume = 0;
   while (t < text.size()) {

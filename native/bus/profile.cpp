@@ -78,7 +78,7 @@ Wrong one_of(std::string_view text, const std::vector<std::string>& words) {
   return {shown(text) + " is none" + nearest(text, words), "allowed: " + joined(words)};
 }
 
-/// Reads back to the same double.
+/// A text that reads back as the same double.
 std::string exact_duration(double seconds) {
   if (std::isinf(seconds)) return "forever";
   char text[400];
@@ -826,7 +826,7 @@ Result<Security> Document::read_security(pugi::xml_node node) const {
   return draft.files;
 }
 
-/// What profiles share stands beside them.
+/// Reads the elements that profiles share.
 Result<void> Document::read_shared(pugi::xml_node node, Profile& profile) const {
   for (const auto child : node) {
     const std::string_view element = child.name();
@@ -1014,7 +1014,7 @@ Result<void> check_discovery(const Discovery& d) {
   return {};
 }
 
-/// Of paths and names that go into XML and into a DDS's own configuration.
+/// Checks paths and names that are copied into XML and into the configuration of a DDS.
 Result<void> check_text(const std::string& text, const char* what, std::size_t most = 4095) {
   if (text.size() > most)
     return bad_profile(

@@ -1,6 +1,6 @@
 #pragma once
-/// Everything that a program does not want to know at compile time: domain, transports, discovery, security, types,
-/// topics and their QoS. One XML schema of ours, translated for each implementation; docs/reference/bus-profile.md is
+/// Everything that a program should not fix at compile time: domain, transports, discovery, security, types,
+/// topics and their QoS. There is one XML schema, translated for each implementation; docs/reference/bus-profile.md is
 /// its manual. Any-thread.
 ///
 ///   <sonde-bus version="1">
@@ -13,8 +13,7 @@
 ///     </profile>
 ///   </sonde-bus>
 ///
-/// SONDE_BUS_IDENTITY in the environment counts instead of `identity`: programs with keys of their own share one
-/// profile.
+/// SONDE_BUS_IDENTITY in the environment replaces `identity`, so that programs with separate keys can share a profile.
 
 #include <cstdint>
 #include <map>
@@ -29,16 +28,16 @@
 namespace sonde::bus {
 
 enum class TransportKind : std::uint8_t { udp4, udp6, tcp4, shared_memory };
-/// What is sent to groups instead of to each: nothing, the announcements of simple discovery, or samples for several
-/// readers too.
+/// The data sent to multicast groups: nothing, the announcements of simple discovery, or also samples for several
+/// readers.
 enum class Multicast : std::uint8_t { none, discovery, all };
 
 struct Transport {
   TransportKind kind = TransportKind::udp4;
   Multicast multicast = Multicast::discovery;
-  std::vector<std::string> interfaces;  ///< names ("eth0"), addresses or networks ("10.1.0.0/16"); none: loopback alone
-  std::uint64_t receive_buffer_bytes = 0, send_buffer_bytes = 0;  ///< of sockets; 0: the implementation's
-  std::uint32_t max_message_bytes = 0;                            ///< a datagram at most; 0: the implementation's
+  std::vector<std::string> interfaces;  ///< names ("eth0"), addresses or networks ("10.1.0.0/16"); empty: only loopback
+  std::uint64_t receive_buffer_bytes = 0, send_buffer_bytes = 0;  ///< of sockets; 0: default
+  std::uint32_t max_message_bytes = 0;                            ///< largest datagram; 0: default
   std::uint16_t port = 0;  ///< tcp4: to listen at; 0: the implementation's choice
 
   bool operator==(const Transport&) const = default;
@@ -52,13 +51,13 @@ struct Discovery {
   std::vector<std::string> servers;  ///< of server: "address:port"; the first that answers serves
   bool serve = false;     ///< of server: this participant is the (first of the) servers, listening at servers[0]
   std::string backup;     ///< of a server: folder from which it goes on after a crash; empty: none
-  double announce_s = 0;  ///< between announcements; 0: the implementation's
-  double lease_s = 10;    ///< a participant that was not heard of for so long is gone
+  double announce_s = 0;  ///< between announcements; 0: the implementation's default
+  double lease_s = 10;    ///< a participant is gone after this time without a sign of life
 
   bool operator==(const Discovery&) const = default;
 };
 
-/// Files as DDS Security 1.1 names them; `sonde bus keys` makes them.
+/// Files with the names of DDS Security 1.1; `sonde bus keys` creates them.
 struct Security {
   std::string identity_ca, certificate, private_key, permissions_ca, governance, permissions;
 
@@ -74,31 +73,31 @@ struct Profile {
   std::string name = "default";
   std::string implementation;  ///< empty: SONDE_BUS, else cyclonedds
   std::uint32_t domain = 0;    ///< 0 … 232
-  std::string participant;     ///< what others see this participant called; empty: program and pid
+  std::string participant;     ///< name of this participant for others; empty: program and pid
   Transport transport;
   Discovery discovery;
   std::optional<Security> security;
-  double spin_s = -1;  ///< looked for so long for what is awaited before a thread sleeps; 0: never, below 0: as it pays
+  double spin_s = -1;  ///< how long a waiting thread polls before it sleeps; 0: it does not poll, below 0: adaptive
                        ///< (core/spin.hpp)
-  bool unprotected = false;  ///< other interfaces than loopback without `security`: refused unless this is said
+  bool unprotected = false;  ///< allows interfaces other than loopback without `security`
   std::map<std::string, TypePtr> types;
   std::map<std::string, TopicProfile> topics;
 };
 
 /// One profile of a file ("" : the only one, or the one named "default"). An unknown element, attribute or value is an
-/// error that names it, its line and the nearest known one. Files that it names are looked for beside it. Errors:
+/// error that names it, its line and the nearest known one. Files that it names are searched in its folder. Errors:
 /// bus.bad_profile, bus.unknown_key, bus.no_file, bus.bad_idl, bus.no_profile.
 Result<Profile> load_profile(const std::string& path, std::string_view name = "");
-/// The same from text; `folder`: where files that it names are.
+/// The same from text; `folder`: the folder of files that it names.
 Result<Profile> parse_profile(std::string_view xml, std::string_view name = "", const std::string& folder = ".",
                               const std::string& file = "");
-/// XML that parse_profile() makes an equal profile of, types as IDL within it.
+/// XML from which parse_profile() creates an equal profile, with types as IDL.
 std::string to_xml(const Profile& profile);
-/// What the schema knows, element by element: of the manual and of whoever completes words.
+/// The elements of the schema, for the manual and for completion.
 struct ProfileElement {
   struct Attribute {
     std::string name;
-    std::vector<std::string> values;  ///< where it takes one of a few words
+    std::vector<std::string> values;  ///< the allowed words, if they are a fixed set
     bool required = false;
   };
   std::string name;
@@ -106,11 +105,10 @@ struct ProfileElement {
   std::vector<std::string> children;
 };
 std::vector<ProfileElement> profile_elements();
-/// What can be said of a profile without an implementation: domain, bounds, kinds that exclude each other.
-/// load_profile() has done it.
+/// Checks a profile without an implementation: domain, bounds, kinds that exclude each other. load_profile() calls it.
 /// Error: bus.bad_profile.
 Result<void> check(const Profile& profile);
-/// The same of a writer's or reader's QoS: bounds, partitions that every DDS reads alike, room for user data. Error:
+/// The same for the QoS of a writer or reader: bounds, portable partitions, size of the user data. Error:
 /// bus.bad_qos.
 Result<void> check(const Qos& qos);
 /// 1 … 255 letters, digits, '_', '/', ':'. Error: bus.bad_name.

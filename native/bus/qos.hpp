@@ -1,5 +1,5 @@
 #pragma once
-/// Quality of service of a writer or reader, in the words of the DDS standard (OMG DDS 1.4, section 2.2.3). Times are
+/// Quality of service of a writer or reader, with the names of the DDS standard (OMG DDS 1.4, section 2.2.3). Times are
 /// s.
 
 #include <cstdint>
@@ -19,15 +19,14 @@ inline constexpr double forever = std::numeric_limits<double>::infinity();
 
 struct Qos {
   Reliability reliability = Reliability::reliable;
-  double max_blocking_s = 1;  ///< how long write() waits for place before it says bus.timed_out
+  double max_blocking_s = 1;  ///< how long write() waits for space before it fails with bus.timed_out
   Durability durability = Durability::volatile_;
   History history = History::keep_last;
-  std::uint32_t depth =
-      64;  ///< samples of each instance, of keep_last. Large, since a late reader is what loses samples
-  std::uint32_t max_samples = 0;  ///< of keep_all: how many a writer or reader holds, 0: as the implementation
-  double deadline_s = forever;    ///< each instance is written at least so often
-  double lifespan_s = forever;    ///< older samples are not delivered (needs the hosts' clocks to agree)
-  double latency_budget_s = 0;    ///< a writer may hold samples back so long to send them together
+  std::uint32_t depth = 64;       ///< samples of each instance, for keep_last. Large, because late readers lose samples
+  std::uint32_t max_samples = 0;  ///< for keep_all: samples of a writer or reader; 0: the implementation's default
+  double deadline_s = forever;    ///< longest time between two writes of an instance
+  double lifespan_s = forever;    ///< older samples are not delivered (needs synchronized clocks of the hosts)
+  double latency_budget_s = 0;    ///< how long a writer may delay samples to send them together
   Liveliness liveliness = Liveliness::automatic;
   double lease_s = forever;  ///< of liveliness
   Ownership ownership = Ownership::shared;

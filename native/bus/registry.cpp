@@ -1,4 +1,4 @@
-// Names of implementations, the modules that bring them, and what each of them can.
+// Names of implementations, the modules that contain them, and the features of each.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace sonde::bus {
 
 namespace {
 
-/// What this tree has modules for: what to install where one of them was not built.
+/// The implementations of this tree, with the packages to install if one was not built.
 struct Known {
   const char *name, *package;
 };
@@ -49,7 +49,7 @@ Error bad_module(const std::string& path, const std::string& why, const std::str
   return {"bus.bad_module", "cannot load the module " + path + ": " + why, hint};
 }
 
-/// Of what is loaded. Under registry_mutex, as all below.
+/// The loaded modules. Protected by registry_mutex, like all data below.
 const ImplementationEntry* entry_of(std::string_view name) {
   if (name == null_implementation().name) return &null_implementation();
   for (const auto& loaded : modules)
@@ -100,8 +100,8 @@ void look() {
   for (auto& file : found.files) files.push_back({file.path, file.stem});
 }
 
-/// Files whose stem is `stem`; empty: all. A DDS is not loaded because another was named: its libraries start threads
-/// and take memory.
+/// Files whose stem is `stem`; empty: all. Only the named DDS is loaded, because DDS libraries start threads and take
+/// memory.
 void load_files(std::string_view stem) {
   look();
   for (auto& file : files) {
@@ -120,7 +120,7 @@ std::vector<std::string> names() {
   return found;
 }
 
-/// What a profile or QoS asks for, and the capability it takes.
+/// A request of a profile or QoS, and the capability that it needs.
 struct Need {
   bool asked;
   bool Caps::* can;
@@ -136,7 +136,7 @@ Result<void> met(const std::vector<Need>& needs, std::string_view name, const Ca
       const auto entry = find_implementation(other);
       try {
         if (entry && ((*entry)->caps().*need.can)) able.push_back(other);
-      } catch (...) {  // then it is none to recommend
+      } catch (...) {  // then it is not recommended
       }
     }
     return Error{"bus.unsupported", std::string(name) + " cannot do what is asked for: " + need.what,
@@ -180,7 +180,7 @@ Result<const ImplementationEntry*> find_implementation(std::string_view name) {
 
 Result<std::vector<std::string>> load_module(const std::string& path) {
   const std::lock_guard lock(registry_mutex);
-  // Without a slash the loader would look in its own folders.
+  // Without a slash the loader would search its own folders.
   const std::string named = path.find('/') == std::string::npos ? "./" + path : path;
   if (auto ok = load(named); !ok) return ok.error();
   std::vector<std::string> brought;

@@ -43,7 +43,7 @@ constexpr double look_again_s = 0.005;       ///< whether there is a server now
 constexpr double look_for_clients_s = 0.05;  ///< of an implementation that does not tell of matches
 constexpr double way_back_s =
     1;  ///< a server that hears requests has opened its writer of replies by then, or does so when it is asked
-constexpr double linger_s = 0.25;  ///< a thread that had work looks for new timers so long without being woken
+constexpr double linger_s = 0.25;  ///< how long a thread polls for new timers after work, without a wake-up
 constexpr std::size_t most_participants = 1024;  ///< of clients, that a server remembers
 constexpr std::size_t most_clients = 1024;       ///< of one participant
 constexpr std::size_t most_remembered_bytes =
@@ -138,8 +138,8 @@ std::string_view fitting(std::string_view text, std::size_t most) {
   return text.substr(0, end);
 }
 
-/// What a service's caller may choose, and what holds for all: both ends are reliable and hold enough for all calls
-/// that can be under way.
+/// The QoS of requests: the caller's choices and fixed policies. Both ends are reliable and hold all calls that can run
+/// at a time.
 Qos request_qos(const Qos& given, bool reads) {
   Qos qos = given;
   qos.reliability = Reliability::reliable;
@@ -155,7 +155,7 @@ Qos request_qos(const Qos& given, bool reads) {
 }
 Qos reply_qos(const Qos& given, const Guid& client, const Caps& caps) {
   Qos qos = request_qos(given, false);
-  // The first reply is written while the match is being made; with the past kept it arrives all the same.
+  // The first reply is written during the match; with transient_local it still arrives.
   qos.durability = caps.durability ? Durability::transient_local : Durability::volatile_;
   qos.history = History::keep_last;
   qos.depth = reply_depth;
@@ -243,7 +243,7 @@ struct Hub : std::enable_shared_from_this<Hub> {
   std::atomic<bool> warm{false};        ///< what is sent now is not lost for a match that is being made
   std::atomic<std::int64_t> met_ns{0};  ///< since when a server is there; 0: none
   bool stopping = false;
-  std::vector<std::pair<CallPtr, Result<std::vector<Answer>>>> over;  ///< to be told
+  std::vector<std::pair<CallPtr, Result<std::vector<Answer>>>> over;  ///< to be reported
 
   Result<void> open();
   void run();
@@ -435,7 +435,7 @@ void Hub::send(const CallPtr& call) {
   }
 }
 
-/// With the lock held. The hub's thread tells whoever waits.
+/// With the lock held. The hub's thread reports the result to the waiting thread.
 void Hub::finish(const CallPtr& call, Result<std::vector<Answer>> result) {
   ClientCore& client = *call->client;
   call->finished = true;
@@ -455,7 +455,7 @@ void Hub::finish(const CallPtr& call, Result<std::vector<Answer>> result) {
   if (sleeps_until_ns >= 0) wake();
 }
 
-/// Of a call that was never registered.
+/// Refuses a call that was never registered.
 void Hub::refuse(const CallPtr& call, Error why) {
   const std::lock_guard lock(mutex);
   ++call->client->calls;
@@ -625,7 +625,7 @@ class ClientOfHub final : public Client {
         hub_->finish(call, Error{"bus.closed", "service " + hub_->service + ": the client was closed during a call",
                                  "end calls before their client"});
       hub_->clients.erase(core_->number);
-      // In a `done` the hub's thread cannot wait for itself; it tells the others afterwards.
+      // In a `done` the hub's thread cannot wait for itself; it reports to the others afterwards.
       if (std::this_thread::get_id() != hub_->thread_id) hub_->emptied.wait(lock, [&] { return core_->calls == 0; });
     }
     leave_hub(std::move(hub_));
@@ -723,7 +723,7 @@ struct Remembered {
   std::shared_ptr<const std::vector<std::byte>> reply;
 };
 
-/// What a server knows of one Client.
+/// The state of one Client in a server.
 struct ClientMemory {
   std::map<std::uint64_t, Remembered> calls;
   std::deque<std::uint64_t> done;  ///< in the order of their replies
@@ -732,7 +732,7 @@ struct ClientMemory {
   std::size_t under_way = 0;
 };
 
-/// What it knows of one participant of clients.
+/// The state of one participant of clients in a server.
 struct ClientParticipant {
   std::shared_ptr<Writer> writer;
   std::map<std::uint32_t, ClientMemory> clients;
@@ -833,7 +833,7 @@ ServerOfBus::~ServerOfBus() {
   if (waiter_) waiter_->wake();
   if (taker_.joinable()) taker_.join();
   for (auto& thread : threads_) thread.join();
-  // What is written last has to leave before its writer does.
+  // The last reply must be sent before its writer closes.
   const Deadline linger = Deadline::in_s(0.5);
   for (auto& [guid, of] : participants_)
     if (of.writer && of.writer->status().matched > 0 && !of.stuck_until_ns) of.writer->wait_acknowledged(linger);
@@ -854,7 +854,7 @@ void ServerOfBus::take_requests() {
     try {
       if (matches_changed_.exchange(false) || !is_told_of_matches_) meet_clients();
     } catch (...) {
-      // No memory: who asks is met then.
+      // No memory: the caller gets that error.
     }
     bool idle;
     {
@@ -892,7 +892,7 @@ void ServerOfBus::meet_clients() {
 void ServerOfBus::on_request(const SampleInfo& info, Bytes payload) {
   if (!info.has_data) return;
   RequestHeader header;
-  // Whoever writes in another's name would have answers sent to that one, and its memory filled.
+  // A request in another's name would send answers to that participant and fill its memory.
   const bool sound = decode(payload, header) && header.partition == partition_of(header.client) &&
                      is_of(info.writer, header.client) && header.number && header.attempt;
   std::unique_lock lock(mutex_);
@@ -1116,7 +1116,7 @@ void ServerOfBus::remember(const Job& job, std::shared_ptr<const std::vector<std
   if (remembered_bytes_ > most_remembered_bytes) forget_oldest();
 }
 
-/// Of the client that was quiet for the longest time, until all have their place.
+/// Forgets replies of the least recently active client, until the rest fits.
 void ServerOfBus::forget_oldest() {
   while (remembered_bytes_ > most_remembered_bytes) {
     ClientMemory* oldest = nullptr;

@@ -47,7 +47,7 @@ template <typename Owner, typename Member> struct FieldOf {
   bool is_key = false;
   std::uint32_t bound = 0;
 
-  /// Of a string or vector: characters or elements, at most.
+  /// The bound of a string or vector: characters or elements.
   constexpr FieldOf at_most(std::uint32_t most) const
     requires requires(Member m) { m.clear(); }
   {
@@ -85,7 +85,7 @@ template <typename E> struct IsVector<std::vector<E>> : std::true_type {};
 template <typename T> struct IsArray : std::false_type {};
 template <typename E, std::size_t n> struct IsArray<std::array<E, n>> : std::true_type {};
 
-/// Those that lie in memory as they travel.
+/// Types whose memory layout is that of the wire.
 template <typename T>
 concept Plain = std::same_as<T, std::byte> || (CdrNumber<T> && !std::same_as<T, wchar_t> && !std::same_as<T, char8_t> &&
                                                !std::same_as<T, char16_t> && !std::same_as<T, char32_t>);
@@ -101,7 +101,7 @@ template <Plain T> constexpr Kind kind_of() {
   else return std::is_signed_v<T> ? Kind::int64 : Kind::uint64;
 }
 
-/// As least_bytes() of cdr.cpp, at compile time.
+/// Like least_bytes() of cdr.cpp, at compile time.
 template <typename T> constexpr std::size_t least_bytes() {
   if constexpr (Plain<T> || std::same_as<T, bool>) return sizeof(T);
   else if constexpr (std::same_as<T, std::string>) return 5;
@@ -263,12 +263,12 @@ template <typename T> void get(CdrReader& in, T& value, std::uint32_t bound = 0)
   }
 }
 
-/// Whether a topic that the profile declares is what the program means by T.
+/// Whether the type of a topic in the profile is that of T.
 Result<void> same_type(const std::string& topic, const Type& declared, const Type& described);
 
 }  // namespace detail
 
-/// Made once. Whether the description is one of a type that check() lets pass is found when a topic is opened.
+/// The type of T, created once. Opening a topic checks it with check().
 template <typename T> const TypePtr& type_of() {
   static const TypePtr type = detail::make_type<T>();
   return type;
@@ -315,7 +315,7 @@ template <DescribedStructure T> class Publisher {
     if (auto fine = encode(value, payload_); !fine) return fine;
     return writer_->write(payload_);
   }
-  /// The instance of its key is no more.
+  /// Disposes of the instance with its key.
   Result<void> dispose(const T& value) {
     if (auto fine = encode(value, payload_); !fine) return fine;
     return writer_->dispose(payload_);
@@ -337,7 +337,7 @@ template <DescribedStructure T> class Publisher {
 
 template <DescribedStructure T> class Subscriber {
  public:
-  /// As Publisher::open().
+  /// Like Publisher::open().
   static Result<std::unique_ptr<Subscriber>> open(const std::shared_ptr<Bus>& bus, const std::string& topic) {
     return opened(bus->reader(topic));
   }
@@ -346,10 +346,10 @@ template <DescribedStructure T> class Subscriber {
     return opened(bus->reader(topic, type_of<T>(), qos));
   }
 
-  /// What is there now, oldest first, at most `most`; never waits. `taker` is called with (const SampleInfo&, const
-  /// T&); the sample is valid during the call.
+  /// Takes the samples that have arrived, oldest first, at most `most`; never waits. `taker` is called with (const
+  /// SampleInfo&, const T&); the sample is valid during the call.
   template <std::invocable<const SampleInfo&, const T&> F> std::size_t take(F&& taker, std::size_t most = SIZE_MAX) {
-    // The reader has verified them against the same type: there is none that does not decode.
+    // The reader has verified all samples against the same type, so all of them decode.
     return reader_->take(
         [&](const SampleInfo& info, Bytes payload) {
           if (decode(payload, sample_)) taker(info, std::as_const(sample_));
@@ -371,7 +371,7 @@ template <DescribedStructure T> class Subscriber {
   T sample_{};
 };
 
-/// An Answer whose body is a structure; it is empty with other codes than ok.
+/// An Answer whose body is a structure; empty with codes other than ok.
 template <DescribedStructure Reply> struct AnswerOf {
   ReplyCode code = ReplyCode::ok;
   std::string message, server;
@@ -396,7 +396,7 @@ Result<AnswerOf<Reply>> call(Client& client, const Request& request, const CallO
   return out;
 }
 
-/// What Server::open() takes, from a function of (const Incoming&, const Request&) that returns an AnswerOf<Reply>.
+/// A handler for Server::open(), from a function of (const Incoming&, const Request&) that returns an AnswerOf<Reply>.
 template <DescribedStructure Request, DescribedStructure Reply, std::invocable<const Incoming&, const Request&> F>
 Server::Handler handler(F serve) {
   return [serve = std::move(serve)](const Incoming& incoming) -> Answer {

@@ -335,7 +335,7 @@ class Writing {
     out_ += idl::indented(body, 2 * scope.size()) + std::string(2 * scope.size(), ' ') + "};\n";
   }
 
-  /// What lies outside of all modules.
+  /// Collects the names outside all modules.
   void collect(const Type& type) {
     if (type.element) collect(*type.element);
     if (!type.name.empty()) taken_.insert(idl::lower(pieces_of(type.name).front()));

@@ -1,6 +1,5 @@
 #pragma once
-/// What a sample is made of: the structures that IDL declares, as values that every implementation, the checker and
-/// Python share.
+/// The types of samples: the structures that IDL declares, as values for all implementations, the checker and Python.
 ///
 /// A Type is made once (by idl.hpp, by a profile, by typed.hpp from a C++ structure) and is then immutable and shared.
 /// Structures are final in the sense of DDS XTypes and travel as plain CDR (XCDR version 1), which every DDS speaks.
@@ -85,10 +84,10 @@ TypePtr array_of(TypePtr element, std::uint32_t length);  ///< of an array: one 
 TypePtr structure(std::string name, std::vector<Field> fields);
 TypePtr enumeration(std::string name, std::vector<Enumerator> enumerators);
 
-/// Whether it can be a topic's type: a structure, names that IDL allows, no name twice (IDL tells no capitals from
-/// small letters, and enumerators lie beside their enumeration), nothing empty, within the limits, no recursion; keys
-/// are primitives, enumerations, strings, or arrays and structures of those. All that takes a Type relies on it, but
-/// for the factories above. Errors: bus.bad_type (the path to the field, what is wrong).
+/// Checks that it can be the type of a topic: a structure, names that IDL allows, no name twice (IDL ignores case, and
+/// enumerators are in the scope of their enumeration), nothing empty, within the limits, no recursion; keys are
+/// primitives, enumerations, strings, or arrays and structures of those. All functions with a Type rely on this, except
+/// the factories above. Errors: bus.bad_type (the path to the field, what is wrong).
 Result<void> check(const Type& type);
 
 /// IDL that declares it and all that it needs; parse_idl() of it gives an equal type.
@@ -96,8 +95,8 @@ std::string to_idl(const Type& type);
 
 /// The same names, kinds, bounds, keys and order all the way down. Units may differ.
 bool equal(const Type& a, const Type& b);
-/// 16 bytes in hexadecimal of what equal() compares: announced beside the type's name, so that two sides that mean
-/// different structures by one name are told so instead of reading garbage.
+/// A hash, 16 bytes in hexadecimal, of everything that equal() compares. It is announced with the type's name, so that
+/// two sides with different structures of one name get an error instead of garbage.
 std::string fingerprint(const Type& type);
 bool has_key(const Type& type);
 std::string_view name_of(Kind kind);

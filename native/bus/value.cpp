@@ -231,7 +231,7 @@ class Encoding {
   std::string what_, hint_, path_;
 };
 
-/// Of a payload that has passed verify().
+/// Decodes a payload that has passed verify().
 class Decoding {
  public:
   explicit Decoding(Bytes payload) : in_(payload) {}

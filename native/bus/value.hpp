@@ -24,7 +24,7 @@ struct Value {
   std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string, Blob, List, Struct> is;
 };
 
-/// Of a Struct.
+/// A field of a Struct.
 struct Member {
   std::string name;
   Value value;

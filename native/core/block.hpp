@@ -12,7 +12,7 @@
 ///           put every record of the file into the wrong place
 ///   block   u32 magic 'SBLK' u32 crc32 u32 sequence u32 records u64 dropped_so_far payload (records x record_bytes)
 /// A block's crc32 (IEEE, as zlib's) covers everything after itself: sequence, records, dropped, payload.
-/// The header tells the record's layout as numpy does: "fields": [["name", "<f8", [shape]], ...].
+/// The header describes the record's layout as numpy does: "fields": [["name", "<f8", [shape]], ...].
 /// Read by `sonde.core.blocks`.
 ///
 /// Owner-thread. Freestanding but for the C library: no exceptions, no iostreams.
@@ -47,8 +47,8 @@ struct BlockSink {
 
 class FileSink final : public BlockSink {
  public:
-  /// Creates `path` anew and holds a shared flock on it while it is open; an older file of the caller's goes. Errors:
-  /// those of make_file() in core/owned_file.hpp.
+  /// Creates `path` as a new file and holds a shared flock on it while it is open; an older file of the caller is
+  /// removed. Errors: those of make_file() in core/owned_file.hpp.
   static Result<FileSink> create(const std::string& path);
   FileSink(FileSink&& other) noexcept;
   FileSink& operator=(FileSink&&) = delete;
@@ -64,8 +64,8 @@ class FileSink final : public BlockSink {
 
 class RecordWriter {
  public:
-  /// Writes the header to `sink`, which must outlive the writer. buffer_records: how many records fit between
-  /// two flushes. cap_bytes: what the whole file may grow to; 0 means no cap.
+  /// Writes the header to `sink`, which must outlive the writer. buffer_records: number of records that fit between two
+  /// flushes. cap_bytes: largest size of the whole file; 0 means no cap.
   static Result<RecordWriter> open(BlockSink& sink, const RecordSchema& schema, std::size_t buffer_records,
                                    std::uint64_t cap_bytes);
 
@@ -81,8 +81,8 @@ class RecordWriter {
   /// Keeps the record that reserve() gave.
   void commit() { ++used_; }
 
-  /// Writes what is buffered as one block. Not in the hot path. After an error what was buffered is counted
-  /// as dropped and the writer stays usable.
+  /// Writes the buffer as one block. Not in the hot path. After an error the buffered records count as dropped, and the
+  /// writer stays usable.
   Result<void> flush();
 
   std::uint64_t dropped() const { return dropped_; }

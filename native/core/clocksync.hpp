@@ -40,7 +40,7 @@ class ClockModel {
 
   double offset() const { return offset_; }  ///< s, at the last point
   double drift() const { return drift_; }    ///< s per s
-  /// What a converted time may be off by, s: the last point's own error plus how far the line missed that
+  /// The possible error of a converted time, s: the last point's own error plus the distance of the line from that
   /// point before it was added. Infinity before any point.
   double error() const { return error_; }
   double origin() const { return origin_; }

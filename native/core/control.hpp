@@ -1,6 +1,6 @@
 #pragma once
-/// What a probe hears from its parent: `stop` on standard input, or its end, which means that the parent died.
-/// And how long it may run. Only rank 0 listens. Owner-thread.
+/// Messages to a probe from its parent: `stop` on standard input, or its end, which means that the parent died. And the
+/// time limit. Only rank 0 listens. Owner-thread.
 
 #include <poll.h>
 #include <unistd.h>

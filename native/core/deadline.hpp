@@ -1,6 +1,5 @@
 #pragma once
-/// How long something may take, as a point in time: handed down through layers it does not start anew in each.
-/// Any-thread.
+/// A time limit as a point in time: layers that pass it on do not restart it. Any-thread.
 
 #include <algorithm>
 #include <cstdint>

@@ -1,8 +1,8 @@
 #pragma once
 /// Errors as values. No exception leaves a Sonde library; a Result<T> holds a T or an Error.
 ///
-/// An Error says what failed and with which value (`what`), what to do next (`hint`), and carries a stable
-/// dotted `code` ("net.peer_timeout") that scripts may test. Any-thread.
+/// An Error states what failed and with which value (`what`), what to do next (`hint`), and has a stable dotted `code`
+/// ("net.peer_timeout") that scripts may test. Any-thread.
 
 #include <string>
 #include <utility>

@@ -1,10 +1,10 @@
 #pragma once
 /// Host lists as Slurm writes them: "n[001-016,020],login1". The one implementation there is. Any-thread.
 ///
-/// A list is items separated by commas. An item is a host name in which any number of [..] stand for numbers and
-/// ranges; a leading zero fixes the width ("[08-10]" is 08 09 10), and several brackets multiply, the last one
-/// turning fastest. An item that begins with ^ leaves its hosts out, wherever it stands. Names hold letters,
-/// digits, '-', '_' and '.'. Order is kept, a host counts once. Blanks around items are allowed.
+/// A list consists of items separated by commas. An item is a host name in which any number of [..] contain numbers and
+/// ranges; a leading zero fixes the width ("[08-10]" is 08 09 10), and several brackets multiply, the last one running
+/// fastest. An item that begins with ^ excludes its hosts, wherever it is. Names consist of letters, digits, '-', '_'
+/// and '.'. The order stays, and a host counts once. Blanks around items are allowed.
 
 #include <cstddef>
 #include <span>

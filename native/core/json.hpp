@@ -1,5 +1,5 @@
 #pragma once
-/// One line of JSON, built field by field: what a probe prints as an event. Owner-thread.
+/// One line of JSON, built field by field, which a probe prints as an event. Owner-thread.
 
 #include <cmath>
 #include <concepts>
@@ -15,8 +15,8 @@
 
 namespace sonde {
 
-/// Text as a JSON string with its quotes. Controls are escaped, and what a terminal would obey or not show; the rest is
-/// read as UTF-8.
+/// Text as a JSON string with its quotes. Controls, and characters that a terminal would obey or not show, are escaped;
+/// the rest is read as UTF-8.
 inline std::string json_quote(std::string_view text) {
   std::string out = "\"";
   while (!text.empty()) {
@@ -43,7 +43,7 @@ class JsonLine {
   JsonLine& add(std::string_view key, const char* value) { return add(key, std::string_view(value)); }
   JsonLine& add(std::string_view key, bool value) { return raw(key, value ? "true" : "false"); }
   JsonLine& add(std::string_view key, std::integral auto value) { return raw(key, std::to_string(value)); }
-  /// A number that is not finite becomes null, which JSON has and NaN it has not.
+  /// A number that is not finite becomes null, because JSON has no NaN.
   JsonLine& add(std::string_view key, double value) {
     if (!std::isfinite(value)) return raw(key, "null");
     char text[32];
@@ -59,7 +59,7 @@ class JsonLine {
     }
     return raw(key, list + "]");
   }
-  /// `json` is put in as it is.
+  /// `json` is inserted unchanged.
   JsonLine& raw(std::string_view key, std::string_view json) {
     body_ += body_.empty() ? "" : ",";
     body_ += json_quote(key);

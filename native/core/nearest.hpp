@@ -1,5 +1,5 @@
 #pragma once
-/// What somebody who mistyped a name may have meant. Any-thread.
+/// The name that a user who mistyped one may have meant. Any-thread.
 
 #include <algorithm>
 #include <string>

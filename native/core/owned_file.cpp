@@ -28,11 +28,11 @@ Error unsafe(const std::string& path, const char* why) {
           "only a plain file is allowed there: move it out of the folder, or choose another with --output"};
 }
 
-/// A random name beside `path`.
+/// A random name next to `path`.
 std::string part_of(const std::string& path) {
   std::uint64_t number = 0;
   if (::getrandom(&number, sizeof number, 0) != static_cast<ssize_t>(sizeof number)) {
-    // A kernel without its random numbers: O_EXCL refuses what is there already.
+    // If the kernel gives no random numbers, O_EXCL refuses an existing file.
     number = static_cast<std::uint64_t>(::getpid());
   }
   char end[32];
@@ -40,7 +40,7 @@ std::string part_of(const std::string& path) {
   return path + end;
 }
 
-/// The descriptor of a file that was opened, if it is plain and has one name.
+/// The descriptor of an opened file, if the file is plain and has one name.
 Result<int> checked(int fd, const std::string& path) {
   struct stat found;
   const char* why = nullptr;
@@ -52,7 +52,7 @@ Result<int> checked(int fd, const std::string& path) {
   return unsafe(path, why);
 }
 
-/// Waits until a new name has reached the disk. Errors leave errno.
+/// Wait until a new name has reached the disk. Errors leave errno.
 bool sync_folder_of(const std::string& path) {
   const auto end = path.rfind('/');
   const std::string folder = end == std::string::npos ? "." : end == 0 ? "/" : path.substr(0, end);
@@ -90,7 +90,7 @@ Result<int> make_file(const std::string& path, unsigned mode) {
     if (!S_ISREG(found.st_mode)) return unsafe(path, "is not a plain file");
     if (::unlink(path.c_str()) != 0 && errno != ENOENT) return write_error(path, errno);
   }
-  return unsafe(path, "is made again and again by another program");
+  return unsafe(path, "is created repeatedly by another program");
 }
 
 Result<int> append_to_file(const std::string& path, unsigned mode) {
@@ -136,7 +136,7 @@ Result<void> write_whole(const std::string& path, std::string_view text, unsigne
 
 namespace {
 
-/// Root of the machine: where a user namespace begins at another user, root there has that user's rights alone.
+/// The machine's root: if a user namespace begins at another user, root there has only that user's rights.
 bool is_root() {
   if (::geteuid() != 0) return false;
   std::ifstream map("/proc/self/uid_map");
@@ -144,13 +144,13 @@ bool is_root() {
   return !(map >> inside >> outside >> count) || (outside == 0 && count >= 0xffffffff);
 }
 
-/// Why another user decides what is in a folder, or where a link leads.
+/// The reason why another user controls the content of a folder, or the target of a link.
 std::string fault_of(const std::string& place, const struct stat& found) {
   if (found.st_uid != 0) return "'" + place + "' on the way to it belongs to user " + std::to_string(found.st_uid);
-  // In a sticky folder nobody renames what is another's.
+  // In a sticky folder nobody can rename files of others.
   if (S_ISLNK(found.st_mode) || found.st_mode & S_ISVTX) return "";
   if (found.st_mode & S_IWOTH) return "everybody may write in '" + place + "' on the way to it";
-  // With an access list the group's bits limit all whom it names: acl(5).
+  // With an access list, the group's bits limit all users and groups that it names: acl(5).
   if (found.st_mode & S_IWGRP && ::lgetxattr(place.c_str(), "system.posix_acl_access", nullptr, 0) >= 0)
     return "whoever its access list names may write in '" + place + "' on the way to it";
   if (found.st_mode & S_IWGRP && found.st_gid != 0)
@@ -158,7 +158,7 @@ std::string fault_of(const std::string& place, const struct stat& found) {
   return "";
 }
 
-/// The parts of a path behind those that are still to be passed, the next one last.
+/// The parts of a path that are still to be passed, the next one last.
 void add_parts(std::vector<std::string>& left, std::string_view path) {
   for (std::size_t end = path.size(); end != std::string_view::npos && end > 0;) {
     const std::size_t slash = path.rfind('/', end - 1);
@@ -172,7 +172,7 @@ void add_parts(std::vector<std::string>& left, std::string_view path) {
 
 std::string who_else_decides(const std::string& path) {
   if (!is_root()) return "";
-  constexpr int most_links = 40;  // the kernel's, path_resolution(7)
+  constexpr int most_links = 40;  // the kernel's limit, path_resolution(7)
   std::string at;                 // "" is "/"
   std::vector<std::string> left;
   add_parts(left, path);
@@ -184,7 +184,7 @@ std::string who_else_decides(const std::string& path) {
   int links = 0;
   for (;;) {
     struct stat folder;
-    if (::lstat(at.empty() ? "/" : at.c_str(), &folder) != 0) return "";  // whoever opens it finds the same
+    if (::lstat(at.empty() ? "/" : at.c_str(), &folder) != 0) return "";  // a later open fails in the same way
     while (!left.empty() && (left.back().empty() || left.back() == ".")) left.pop_back();
     if (left.empty()) return "";
     if (std::string why = fault_of(at.empty() ? "/" : at, folder); !why.empty()) return why;

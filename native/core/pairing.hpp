@@ -1,5 +1,5 @@
 #pragma once
-/// Who talks to whom in which round, so that every unordered pair of ranks meets exactly once.
+/// The pairs of each round, such that every unordered pair of ranks meets exactly once.
 ///
 /// The circle method (round-robin tournament; Kirkman 1847): size-1 rounds when size is even, size rounds when
 /// it is odd, and then one rank pauses in each. Any-thread.

@@ -1,6 +1,6 @@
 #pragma once
-/// The filter for texts that others wrote and a terminal shows: they cannot move its cursor, or lie with it. The same
-/// as src/sonde/core/printable.py. Any-thread.
+/// The filter for texts of others on a terminal: they cannot move its cursor, or deceive the reader. The same as
+/// src/sonde/core/printable.py. Any-thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace sonde {
 
-/// How many bytes the UTF-8 character at the beginning of `text` has, and which it is. 1 and the byte as it is, where
-/// there is no whole character.
+/// The length in bytes and the value of the UTF-8 character at the beginning of `text`. Without a complete character: 1
+/// and the byte itself.
 inline std::size_t utf8_front(std::string_view text, std::uint32_t& code) {
   code = static_cast<unsigned char>(text.front());
   const std::size_t n = code < 0xc2 ? 1 : code < 0xe0 ? 2 : code < 0xf0 ? 3 : code < 0xf5 ? 4 : 1;
@@ -26,9 +26,9 @@ inline std::size_t utf8_front(std::string_view text, std::uint32_t& code) {
   return n;
 }
 
-/// Controls of both sets (ISO 6429: ESC and CSI are among them) but for line break and tab; soft hyphens; what is drawn
-/// as nothing, or turns the order of what follows around (Unicode's format characters, "Trojan Source",
-/// CVE-2021-42574); line and paragraph separators; halves of characters.
+/// Controls of both sets (ISO 6429: ESC and CSI are among them) except line break and tab; soft hyphens; characters
+/// that are invisible or reverse the order of the following text (Unicode's format characters, "Trojan Source",
+/// CVE-2021-42574); line and paragraph separators; surrogates.
 inline bool unprintable(std::uint32_t code) {
   const auto within = [code](std::uint32_t first, std::uint32_t last) { return code >= first && code <= last; };
   if (code < 0x7f) return code < 0x20 && code != '\n' && code != '\t';
@@ -37,7 +37,7 @@ inline bool unprintable(std::uint32_t code) {
          within(0xfff9, 0xfffb) || within(0xe0000, 0xe007f);
 }
 
-/// A character as JSON's escape: \u202e; beyond U+FFFF both halves.
+/// A character as JSON's escape: \u202e; beyond U+FFFF both surrogates.
 inline std::string json_escape(std::uint32_t code) {
   char text[24];
   if (code < 0x10000) std::snprintf(text, sizeof text, "\\u%04x", code);
@@ -45,8 +45,8 @@ inline std::string json_escape(std::uint32_t code) {
   return text;
 }
 
-/// The text with what a terminal would obey, or not show, as a backslash and its number: \x1b, \u202e. A byte that
-/// belongs to no character, and would be a control in Latin-1, counts as that.
+/// The text in which characters that a terminal would obey, or not show, are replaced by a backslash and their number:
+/// \x1b, \u202e. A byte that belongs to no character, and would be a control in Latin-1, counts as that control.
 inline std::string printable(std::string_view text) {
   std::string out;
   while (!text.empty()) {

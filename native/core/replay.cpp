@@ -21,8 +21,8 @@ Result<Replay> replay(std::span<const double> x, std::span<const std::int32_t> e
   burst = std::max<std::size_t>(burst, 1);
 
   Decision decision = Decision::proceed;
-  std::size_t taken = 0;         // of x
-  std::vector<double> kept;      // what the rule was given, in order
+  std::size_t taken = 0;         // samples of x so far
+  std::vector<double> kept;      // the rule's input, in order
   std::vector<std::int32_t> of;  // its epoch, counted from 0
   std::int32_t epochs = 0;
   while (taken < x.size() && decision == Decision::proceed) {

@@ -43,12 +43,12 @@ struct Rule {
   /// Adds one epoch of delays in s, in order of measurement. After an answer other than proceed, later calls
   /// repeat that answer.
   virtual Decision add(std::span<const double> epoch) = 0;
-  /// How many samples the decision rests on: at most what was added. A rule that decides in the middle of an
-  /// epoch (clustbench's do) says so here.
+  /// The number of samples behind the decision: at most the number added. A rule that decides in the middle of an epoch
+  /// (clustbench's does) gives that position here.
   virtual std::uint64_t used() const = 0;
   /// The decision, or what it still waits for, as a person reads it: "half-width 0.8 % after 24 epochs".
   virtual std::string why() const = 0;
-  /// Memory it holds, in bytes. Every rule's is bounded however many samples come.
+  /// The memory that it uses, in bytes. It is bounded for every rule, whatever the number of samples is.
   virtual std::size_t state_bytes() const = 0;
 };
 
@@ -63,7 +63,7 @@ struct RuleInfo {
   std::vector<RuleOption> options;  ///< the first may be given without its name: "ci:1%"
 };
 
-/// Every rule there is, in the order help shows them.
+/// Every rule, in the order of the help.
 std::span<const RuleInfo> rule_list();
 
 /// Makes a rule from its specification: "fixed:1000", "ci:1%", "spectral:tolerance=0.05,hold=2". A value with a

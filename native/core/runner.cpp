@@ -62,7 +62,7 @@ Stop run(Probe& probe, const RunLimits& limits, std::uint64_t seed, const RuleMa
     if (stop.error.code.empty()) stop.error = error;
   };
 
-  // What every rank does when an epoch is over: which steps has everyone finished with?
+  // Every rank does this at the end of an epoch: find the steps that all ranks have finished.
   auto close_epoch = [&] {
     if (auto done = probe.between_epochs(writer); !done) fail(done.error());
     if (auto done = writer.flush(); !done) fail(done.error());

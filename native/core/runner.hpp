@@ -1,9 +1,9 @@
 #pragma once
-/// The one runner: visits the steps of a schedule, feeds every burst to the stopping rule of its cell, writes
-/// it down, and ends when all rules have decided, the budget is spent, or the parent says stop.
+/// The one runner: executes the steps of a schedule, feeds every burst to the stopping rule of its cell, writes it
+/// down, and ends when all rules have decided, the budget is spent, or the parent sends stop.
 ///
-/// A *cell* is what one rule decides about, and belongs to the rank that measures it. A *step* is what the
-/// whole team does at the same time; each rank may measure several cells in it, or none. Owner-thread.
+/// A *cell* is the object of one rule, and belongs to the rank that measures it. A *step* is the joint action of the
+/// whole team; each rank may measure several cells in it, or none. Owner-thread.
 
 #include <cstdint>
 #include <functional>
@@ -55,12 +55,12 @@ struct Burst {
 struct Probe {
   virtual ~Probe() = default;
   virtual std::uint32_t steps() const = 0;
-  /// How many cells this rank decides about.
+  /// The number of cells that this rank decides about.
   virtual std::uint32_t cells() const = 0;
   /// This rank's cells that belong to the step.
   virtual void cells_of(std::uint32_t step, std::vector<std::uint32_t>& out) const = 0;
-  /// Takes part in the step. `decided` tells which of this rank's cells need no more samples; they may be
-  /// measured all the same when they cannot be left out. Appends this rank's bursts.
+  /// Takes part in the step. `decided` marks the cells of this rank that need no more samples; they may still be
+  /// measured if they cannot be left out. Appends this rank's bursts.
   virtual Result<void> measure(const Step& step, std::span<const Decision> decided, std::vector<Burst>& out) = 0;
   /// Writes the burst, or a decision (value empty), into the record that the writer reserved.
   virtual void record(const Step& step, const Burst& burst, Decision decision, void* out) const = 0;
@@ -72,8 +72,8 @@ struct RunLimits {
   std::uint32_t epochs = 1000;      ///< visits to a step at most
   std::uint32_t epoch_length = 50;  ///< samples a visit
   double flush_s = 0.5;             ///< what a kill -9 may cost
-  /// Least time from the beginning of one epoch to that of the next, s. On a fast network all epochs would
-  /// otherwise be over in a fraction of a second and know one mood of the machine only.
+  /// Shortest time from the beginning of one epoch to that of the next, s. On a fast network all epochs would otherwise
+  /// be over in a fraction of a second and show only one state of the machine.
   double gap_s = 0;
 };
 

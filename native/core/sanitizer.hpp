@@ -1,5 +1,5 @@
 #pragma once
-/// Whether this build is watched by AddressSanitizer or ThreadSanitizer, under GCC or clang. Any-thread.
+/// Whether this build runs under AddressSanitizer or ThreadSanitizer, by GCC or clang. Any-thread.
 
 // GCC 13 and earlier have only the macros, clang 21 and earlier only __has_feature.
 #if defined(__has_feature)

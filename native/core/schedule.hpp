@@ -1,9 +1,9 @@
 #pragma once
 /// The order of a run: every epoch visits every (cell, variant) once, in a new seeded random order.
 ///
-/// Why: on real networks delays come in regimes that last longer than a burst, so a thousand samples taken in
-/// one burst know one regime only. Many short bursts spread over the run, cells and variants mixed, know the
-/// whole. All ranks make the same schedule from the same seed. Owner-thread.
+/// Reason: on real networks delays come in regimes that last longer than a burst, so a thousand samples from one burst
+/// show only one regime. Many short bursts spread over the run, with cells and variants mixed, show all of them. All
+/// ranks make the same schedule from the same seed. Owner-thread.
 
 #include <cstdint>
 #include <optional>
@@ -17,11 +17,11 @@ struct Step {
 
 class Schedule {
  public:
-  /// epochs: how often each cell is visited at most; samples: per visit. The seed fixes the whole order.
+  /// epochs: largest number of visits to each cell; samples: per visit. The seed fixes the whole order.
   Schedule(std::uint32_t cells, std::uint32_t variants, std::uint32_t epochs, std::uint32_t samples,
            std::uint64_t seed);
 
-  /// The next visit, or nothing when every cell is retired or had all its epochs.
+  /// The next visit, or nothing when every cell is retired or has had all its epochs.
   std::optional<Step> next();
 
   /// Leaves out a cell (all its variants) from now on.

@@ -1,21 +1,22 @@
 #pragma once
-/// How long to look again and again for what is awaited before sleeping: as long as sleeps turned out short, and never
-/// on a core that somebody else wants. Owner-thread.
+/// How long to poll for an event before sleeping: as long as sleeps turned out to be short, and never on a core that
+/// another program needs. Owner-thread.
 ///
 ///     if (spin.begin()) do { if (look()) return; } while (spin.again());
 ///     sleep …; spin.slept(how_long_ns);
 ///
-/// A sleep that ended soon would have been better spent looking: the time to look doubles, up to `most_ns`. A look that
-/// found nothing shortens it by a quarter. Between looks the core is offered to others; when it comes back late, and
-/// the kernel counts that somebody else had it, there is no looking for a rest, which is longer each time that it was
-/// too short. Where only the hypervisor took it, a sleep would be no better: waking a halted virtual processor takes
-/// longest just then.
+/// After a short sleep, polling would have been better: the polling time doubles, up to `most_ns`. Polling without
+/// success shortens it by a quarter. Between polls the core is offered to others. If it comes back late, and the kernel
+/// counts that another thread had it, polling stops for a rest, which becomes longer each time that it was too short.
+/// If only the hypervisor took the core, a sleep would be no better: waking a halted virtual processor takes longest at
+/// that moment.
 ///
-/// Two who answer each other can both sleep for longer than they would look only because the other has to be woken
-/// first, which takes 50 to 100 us where idle processors sleep deeply or are virtual. Neither sleep is short, so
-/// neither would look ever again. So after some sleeps that were not much longer, a few waits in a row are looked
-/// through up to `reach_ns`. If the last of them was short, the other looks too by then: it goes on, and from then on
-/// `most_ns` is what the longest of them took and half of it, which bridges the other's waking up after a pause. If
+/// Two sides that answer each other can both sleep longer than they would poll, only because the other side has to be
+/// woken first. This takes 50 to 100 us if idle processors sleep deeply or are virtual. Neither sleep is short, so
+/// neither side would ever poll again. Therefore, after some sleeps that were not much longer, a few waits in a row are
+/// polled for up to `reach_ns`. If the last of them was short, the other side also polls by then: polling goes on, and
+/// from then on `most_ns` is 1.5 times the longest of these waits, which bridges the other side's waking up after a
+/// pause. If not, the next attempt comes after twice as many such sleeps.
 /// not, the next try comes after twice as many such sleeps.
 
 #include <sched.h>
@@ -31,19 +32,20 @@
 namespace sonde {
 
 struct SpinPolicy {
-  std::int64_t most_ns = 150'000;  ///< looking at most: what 64 KiB and back take by any transport, also a slow one
+  std::int64_t most_ns =
+      150'000;  ///< longest polling: 64 KiB and back take this time by any transport, even a slow one
   std::int64_t late_ns =
-      200'000;  ///< a core that comes back later than this is wanted: a peer's turn is shorter, a time slice longer
-  std::int64_t rest_ns = 1'000'000, rest_most_ns = 256'000'000;  ///< no looking for so long after that
-  std::int64_t reach_ns = 4 * most_ns;  ///< looking at most where it is tried: some such wake-ups in a row
+      200'000;  ///< a core that comes back later is needed by others: a peer's turn is shorter, a time slice longer
+  std::int64_t rest_ns = 1'000'000, rest_most_ns = 256'000'000;  ///< no polling for this time after that
+  std::int64_t reach_ns = 4 * most_ns;  ///< longest polling in an attempt: some such wake-ups in a row
   unsigned try_after = 16, try_most_after = 4096,
-           tries = 8;  ///< sleeps that end within reach before a try; waits of one
+           tries = 8;  ///< sleeps that end within reach before an attempt; waits in one attempt
   std::int64_t (*clock)() = now_ns;
 };
 
 class Spin {
  public:
-  /// fixed_s: always so long, whoever wants the core; 0 never; below 0 as it pays.
+  /// fixed_s: always poll for this time, even if others need the core; 0 never; below 0 as long as it pays.
   explicit Spin(double fixed_s = -1, SpinPolicy policy = {})
       : policy_(policy),
         fixed_ns_(fixed_s < 0 ? -1 : static_cast<std::int64_t>(fixed_s * 1e9)),
@@ -51,7 +53,7 @@ class Spin {
     spin_ns_ = may_ ? policy_.most_ns / 2 : 0;
   }
 
-  /// Whether looking pays now; it is over at `end_ns` (of now_ns()) at the latest, 0: no limit.
+  /// Whether polling pays now; it ends at `end_ns` (of now_ns()) at the latest, 0: no limit.
   bool begin(std::int64_t end_ns = 0) {
     if (std::exchange(trying_, false)) {
       longest_ = std::max(longest_, last_ - began_);
@@ -67,7 +69,7 @@ class Spin {
     return true;
   }
 
-  /// After a look that found nothing: offers the core to others. False: sleep.
+  /// After a poll without success: offers the core to others. False: sleep.
   bool again() {
     if (std::exchange(first_, false)) switches_ = switches();
     ::sched_yield();
@@ -91,7 +93,7 @@ class Spin {
     return false;
   }
 
-  /// A sleep is over, which took so long.
+  /// A sleep of this duration is over.
   void slept(std::int64_t ns) {
     if (!may_ || fixed_ns_ >= 0 || ns >= policy_.reach_ns || (not_before_ && policy_.clock() < not_before_)) return;
     if (ns < most_ns_) {
@@ -103,7 +105,7 @@ class Spin {
     }
   }
 
-  /// How often another thread took the core from this one.
+  /// The number of times that another thread took the core from this one.
   static long switches() {
     rusage use{};
     ::getrusage(RUSAGE_THREAD, &use);
@@ -111,7 +113,7 @@ class Spin {
   }
 
  private:
-  /// A try is over.
+  /// An attempt is over.
   void judge(bool pays) {
     left_ = near_ = 0;
     most_ns_ = pays ? std::clamp(longest_ + longest_ / 2, policy_.most_ns, policy_.reach_ns) : policy_.most_ns;

@@ -1,5 +1,5 @@
 #pragma once
-/// Words as errors show them. Any-thread.
+/// Texts in the form for errors. Any-thread.
 
 #include <string>
 #include <string_view>
@@ -7,8 +7,8 @@
 
 namespace sonde {
 
-/// The part of a hostile text that may be shown, in quotes: at most `most` bytes, cut between characters; what a
-/// terminal would obey or not show is '?'.
+/// The part of an untrusted text that may be shown, in quotes: at most `most` bytes, cut between characters; characters
+/// that a terminal would obey or not show become '?'.
 std::string shown(std::string_view text, std::size_t most = 40);
 
 /// "a, b, c"

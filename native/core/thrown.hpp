@@ -1,5 +1,5 @@
 #pragma once
-/// What an exception of foreign code says. Any-thread.
+/// The message of an exception from foreign code. Any-thread.
 
 #include <cxxabi.h>
 
@@ -9,7 +9,7 @@
 
 namespace sonde {
 
-/// Of the exception that is being caught: "map::at", or "of the type i, which is no std::exception".
+/// The message of the current exception: "map::at", or "of the type i, which is no std::exception".
 inline std::string text_of_exception() {
   try {
     throw;

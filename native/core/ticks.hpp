@@ -18,7 +18,7 @@
 
 namespace sonde {
 
-/// What counts ticks: "tsc" (invariant), "cntvct" (aarch64) or "clock" (CLOCK_MONOTONIC, ns).
+/// The counter behind ticks: "tsc" (invariant), "cntvct" (aarch64) or "clock" (CLOCK_MONOTONIC, ns).
 enum class TickKind : std::uint8_t { tsc, cntvct, clock };
 
 inline const char* to_string(TickKind kind) {
@@ -63,7 +63,7 @@ template <TickKind kind> inline std::uint64_t read_ticks() {
   return static_cast<std::uint64_t>(now_ns());
 }
 
-/// What ticks() reads, found when the program starts.
+/// The counter that ticks() reads, found at the start of the program.
 inline const TickKind tick_kind = best_ticks(true);
 
 /// The counter that this kind of processor has, whether or not it can be trusted here.

@@ -268,7 +268,7 @@ std::string format_power(double value_w) {
   static constexpr std::array<std::pair<const char*, double>, 4> scales{
       {{"MW", 1e6}, {"kW", 1e3}, {"W", 1}, {"mW", 1e-3}}};
   for (const auto& [name, scale] : scales) {
-    // What rounds to 1000 of a unit is shown as 1 of the next.
+    // A value that rounds to 1000 of a unit is shown as 1 of the next.
     if (value_w < 0.99995 * scale && scale > 1e-3) continue;
     const double value = value_w / scale;
     return trim_zeros(fixed(value, value < 9.9995 ? 3 : value < 99.995 ? 2 : value < 999.95 ? 1 : 0)) + " " + name;

@@ -39,7 +39,7 @@ inline constexpr std::uint16_t note_function = 0xffff, thread_function = 0xfffe;
 /// not the program's.
 inline constexpr std::uint16_t own_function = 0xfffd;
 
-/// What a file that was opened is called.
+/// The name of an opened file.
 struct Note {
   std::uint64_t at;      ///< begin of the call that it belongs to
   std::uint64_t handle;  ///< whole

@@ -50,7 +50,7 @@ struct Value {
   Width width;
 };
 
-/// What a call does; the tracer treats all alike but `open`, whose names it keeps.
+/// The kind of a call; the tracer treats all kinds alike except `open`, whose names it stores.
 enum class Kind : std::uint8_t { other, open, close, read, write, sync, meta, seek, communicate, wait, map, copy };
 
 /// Which results are failures.

@@ -15,7 +15,7 @@ namespace sonde {
 namespace {
 
 constexpr int tag_blocks = 81;
-// What a rank keeps at most while it waits for the end of an epoch; more is dropped and counted by the writer.
+// The largest amount that a rank stores while it waits for the end of an epoch; the writer drops and counts the rest.
 constexpr std::size_t most_waiting_bytes = std::size_t{64} << 20;
 
 Result<void> append(const std::string& path, std::span<const std::byte> bytes) {

@@ -1,10 +1,10 @@
 #pragma once
 /// Waiting without burning a core that another rank needs.
 ///
-/// Where ranks share cores (SONDE_YIELD=1 in the environment) a blocking call that spins inside MPI keeps its
-/// peer from running until the kernel takes the core away, which costs milliseconds. Open MPI gives way by
-/// itself when told (mpi_yield_when_idle); MPICH's ch4 device does not, so there each blocking call becomes its
-/// non-blocking form and a loop of test and sched_yield. Elsewhere these are the plain calls. Owner-thread.
+/// Where ranks share cores (SONDE_YIELD=1 in the environment) a blocking call that spins inside MPI keeps its peer from
+/// running until the kernel takes the core away, which costs milliseconds. Open MPI yields by itself if its settings
+/// ask for it (mpi_yield_when_idle). MPICH's ch4 device does not, so there each blocking call becomes its non-blocking
+/// form and a loop of test and sched_yield. Elsewhere these are the plain calls. Owner-thread.
 
 #include <mpi.h>
 #include <sched.h>

@@ -1,6 +1,6 @@
 #pragma once
-/// What every MPI probe says in the same way: events on rank 0's stdout, errors that any rank may have, the
-/// answers to --version and --hello. Owner-thread.
+/// The common output of every MPI probe: events on rank 0's stdout, errors that any rank may have, the answers to
+/// --version and --hello. Owner-thread.
 
 #include <optional>
 
@@ -17,16 +17,16 @@ void emit(const JsonLine& line);
 /// The event "error". Rank 0 alone speaks.
 void emit_error(const Error& error);
 
-/// The error of the lowest rank that has one, its words begun with "rank 3: ", on every rank; nothing where all is
-/// well. Collective. error: this rank's; nullptr when all is well.
+/// The error of the lowest rank that has one, with "rank 3: " before its text, on every rank; nothing if there is no
+/// error. Collective. error: this rank's; nullptr if there is none.
 std::optional<Error> first_error(const Error* error, MpiTeam& team);
 
-/// Tells the error of the rank that failed, through rank 0. Collective; `stop.failed_rank` is the same on every
-/// rank, `stop.error` counts on that rank only.
+/// Reports the error of the rank that failed, through rank 0. Collective; `stop.failed_rank` is the same on every rank,
+/// `stop.error` counts only on that rank.
 void emit_failure(const Stop& stop, MpiTeam& team);
 
-/// False on every rank when any rank has an error; rank 0 then tells that of the lowest such rank. Collective.
-/// error: this rank's; nullptr when all is well.
+/// False on every rank if any rank has an error; rank 0 then reports that of the lowest such rank. Collective. error:
+/// this rank's; nullptr if there is none.
 bool all_well(const Error* error, MpiTeam& team);
 
 /// The same for a result of any type.

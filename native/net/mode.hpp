@@ -26,7 +26,7 @@ struct Samples {
   std::vector<float> offset;  ///< s after t0
 };
 
-/// What a mode is handed: this rank's view of the run.
+/// The input of a mode: this rank's view of the run.
 struct Context {
   MPI_Comm comm;
   int rank, size;

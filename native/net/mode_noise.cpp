@@ -54,7 +54,8 @@ class Noise final : public Mode {
   }
 
  private:
-  // One of each noisy pair watches the barrier and tells the other, or one would wait for the other for ever.
+  // One rank of each noisy pair watches the barrier and informs the other; otherwise one would wait for the other for
+  // ever.
   void lead(const Context& ctx, int peer, MPI_Request& over) const {
     const int count = static_cast<int>(ctx.noise_bytes);
     for (int done = 0;;) {

@@ -106,8 +106,8 @@ void measure_one_way(const Context& ctx, int src, int dst, std::size_t bytes, st
   }
 }
 
-// What clustbench's one_to_one records: how long the receiver stood in its receive. Neither a one-way delay nor
-// half a round trip; here so that its files can be compared with.
+// The value that clustbench's one_to_one records: the time that the receiver spent in its receive. It is neither a
+// one-way delay nor half a round trip; it is here for comparison with clustbench's files.
 void measure_recv(const Context& ctx, int src, int dst, std::size_t bytes, std::uint32_t n, Calls calls, Samples& out) {
   if (ctx.rank == src) {
     for (std::uint32_t k = 0; k < n; ++k) send_to(ctx, dst, bytes, tag_data, calls);

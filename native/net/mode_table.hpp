@@ -1,12 +1,12 @@
 #pragma once
-/// What modes there are: read by the probe and, through sonde._core, by help and analysis. Any-thread.
+/// The table of modes: read by the probe and, through sonde._core, by help and analysis. Any-thread.
 
 #include <span>
 #include <string_view>
 
 namespace sonde::net {
 
-/// Who is busy in a step.
+/// The ranks that are busy in a step.
 enum class Pattern {
   pairs,     ///< pairs of ranks, several at once where they do not disturb each other
   one_pair,  ///< one pair, and the other ranks have a part of their own

@@ -10,7 +10,7 @@ namespace sonde::noise {
 
 namespace {
 
-/// Of a list, each as often as it is named: a list may name ranges again and again.
+/// Limit for the CPUs in a list. A list may repeat ranges, and each repetition counts.
 constexpr std::size_t most_cpus_listed = 1u << 17;
 
 std::string_view next_word(std::string_view& line) {
@@ -106,7 +106,7 @@ Result<std::vector<int>> parse_cpus(const std::string& text) {
   std::vector<int> out;
   std::size_t begin = 0, listed = 0;
   auto bad = [&] {
-    return Error{"noise.bad_cpus", "'" + text + "' is no list of CPUs", "write numbers and ranges: 0,2-3"};
+    return Error{"noise.bad_cpus", "'" + text + "' is not a list of CPUs", "write numbers and ranges: 0,2-3"};
   };
   while (begin < text.size()) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
@@ -177,13 +177,12 @@ Result<DetourOptions> parse_detour_options(const std::vector<std::string>& args)
       return Error{"noise.bad_option",
                    "sonde-detour does not understand '" + args[k] +
                        (it != known.end() && has_value ? " " + args[k + 1] : "") + "'",
-                   "this program is started by `sonde noise host`, which should be used instead"};
+                   "use `sonde noise host`, which starts this program"};
     }
     ++k;
   }
   if (o.dir.empty() && !o.check)
-    return Error{"noise.bad_option", "sonde-detour needs --dir",
-                 "this program is started by `sonde noise host`, which should be used instead"};
+    return Error{"noise.bad_option", "sonde-detour needs --dir", "use `sonde noise host`, which starts this program"};
   return o;
 }
 

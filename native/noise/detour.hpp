@@ -1,13 +1,13 @@
 #pragma once
-/// Interruptions of a core, seen from user space: selfish detour and fixed work quantum.
+/// Interruptions of a core, measured in user space: selfish detour and fixed work quantum.
 ///
-/// Selfish detour: a loop that does nothing but read the tick counter. Two readings further apart than a threshold are
-/// a detour: something else had the core meanwhile. Fixed work quantum: the same arithmetic again and again, each
-/// timed; what takes longer was interrupted or slowed down. The first tells when and how long; the second also sees
-/// what slows a core without taking it (a sibling thread, frequency). Sottile & Minnich 2004; Beckman et al. 2006.
+/// Selfish detour: a loop only reads the tick counter. If two readings are further apart than a threshold, this is a
+/// detour: something else had the core. Fixed work quantum: the same arithmetic is repeated and timed; a longer quantum
+/// was interrupted or slowed down. The first method gives begin and length; the second also sees effects that slow down
+/// a core without taking it (a sibling thread, frequency). Sottile & Minnich 2004; Beckman et al. 2006.
 ///
-/// Measuring comes in windows. Between two windows the measuring thread itself reads the kernel's counters and writes
-/// out what it has: no second thread disturbs, and the gap is known.
+/// A measurement has windows. Between two windows the measuring thread itself reads the kernel's counters and writes
+/// its records. So no second thread disturbs, and the length of the gap is known.
 ///
 /// Pure functions any-thread; a DetourWatch owner-thread.
 
@@ -22,13 +22,13 @@
 
 namespace sonde::noise {
 
-/// What one window of the detour loop saw, in ticks.
+/// The result of one window of the detour loop, in ticks.
 struct LoopSeen {
   std::uint64_t loops = 0, gaps = 0, lost = 0, end = 0;
 };
 
-/// Reads `ticks` until `end`; each step longer than `threshold` goes to `sink(begin, length)`. After a detour the
-/// counter is read anew, so that keeping it is not taken for the next.
+/// Reads `ticks` until `end`; calls `sink(begin, length)` for each step longer than `threshold`. After a detour it
+/// reads the counter again, so that the time of the sink does not count as the next detour.
 template <typename Ticks, typename Sink>
 LoopSeen watch_ticks(Ticks&& ticks, std::uint64_t end, std::uint64_t threshold, Sink&& sink) {
   LoopSeen seen;
@@ -56,39 +56,39 @@ template <typename Ticks> std::uint64_t least_step(Ticks&& ticks, int rounds) {
   std::uint64_t before = ticks();
   for (int k = 0; k < rounds; ++k) {
     const std::uint64_t now = ticks();
-    // A counter of a slow clock may stand still between two readings; that says nothing about the loop.
+    // The counter of a slow clock may not change between two readings. Such a reading is not used.
     if (now > before && now - before < least) least = now - before;
     before = now;
   }
   return least;
 }
 
-/// A fixed amount of arithmetic: `n` steps, each of which needs the one before. No memory but registers.
+/// A fixed amount of arithmetic: `n` steps, each of which depends on the one before. It uses only registers.
 std::uint64_t quantum(std::uint64_t n, std::uint64_t seed);
 
-/// One column of /proc/interrupts or /proc/softirqs: rows by name. Device interrupts ("24:") are one row, "DEV", and
-/// by their own name ("24 virtio0-input.0") in `devices`.
+/// One column of /proc/interrupts or /proc/softirqs: rows by name. Device interrupts ("24:") are summed in the row
+/// "DEV", and listed by their own name ("24 virtio0-input.0") in `devices`.
 struct Counts {
   std::map<std::string, std::uint64_t> rows, devices;
 };
-/// cpu: the CPU's number, as the heading names it. A text without this CPU gives no rows.
+/// cpu: the number of the CPU in the heading. A text without this CPU gives no rows.
 Counts parse_counts(std::string_view text, int cpu);
-/// Steal of one CPU in /proc/stat, in its own units (USER_HZ); 0 where it is not told.
+/// The steal time of one CPU in /proc/stat, in its own units (USER_HZ); 0 where it is missing.
 std::uint64_t parse_steal(std::string_view text, int cpu);
-/// Second number of /proc/thread-self/schedstat: ns this thread waited for a CPU. -1 where it is not told.
+/// The second number of /proc/thread-self/schedstat: ns for which this thread waited for a CPU; -1 where it is missing.
 std::int64_t parse_run_delay(std::string_view text);
 
-/// CPU numbers of "0-3,8"; also the empty text. Error: noise.bad_cpus.
+/// The CPU numbers of "0-3,8"; an empty list for "". Error: noise.bad_cpus.
 Result<std::vector<int>> parse_cpus(const std::string& text);
 
 struct DetourOptions {
-  std::vector<int> cpus;  ///< empty: all this process may use
+  std::vector<int> cpus;  ///< empty: all that this process may use
   double duration_s = 10, window_s = 0.1;
-  double threshold_s = 0;  ///< 0: nine times the shortest step of the loop, 300 ns at least
+  double threshold_s = 0;  ///< 0: nine times the shortest step of the loop, at least 300 ns
   bool detour = true, fwq = false;
   double quantum_s = 1e-3;
   std::string dir, host;
-  std::uint64_t cap_bytes = 64u << 20;  ///< of each CPU's file
+  std::uint64_t cap_bytes = 64u << 20;  ///< limit for the file of each CPU
   bool check = false;
 };
 /// Options of sonde-detour. Error: noise.bad_option, noise.bad_cpus.

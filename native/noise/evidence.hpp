@@ -1,6 +1,6 @@
 #pragma once
-/// What the judge knows of one block: when it was, whether the agent was on, its stalls, and numbers that grow when
-/// the loop gets slower. Ranks are merged: a stall that several ranks saw at the same time is one. Owner-thread.
+/// The data of one block for the judge: its time, whether the agent was on, its stalls, and numbers that grow when the
+/// loop gets slower. Ranks are merged: a stall that several ranks had at the same time is one stall. Owner-thread.
 
 #include <cstdint>
 #include <span>
@@ -19,12 +19,12 @@ struct Evidence {
   double begin_s = 0;  ///< since the run began
   double length_s = 0;
   double resumed_s =
-      0;  ///< before the block's begin: when its agent was let go; of blocks without one, when it would have been
+      0;  ///< time from resuming the agent to the block's begin; without an agent, the same as if there were one
   Stalls stalls;
-  std::vector<double> levels;  ///< the same number in every block, larger is slower
+  std::vector<double> levels;  ///< the same number of levels in every block; larger is slower
 };
 
-/// One list of several ranks' stalls: those that overlap become one, as long as the longest of them.
+/// Merges the stalls of several ranks: overlapping stalls become one, with the length of the longest.
 Stalls merge(std::span<const Stalls> ranks);
 
 }  // namespace sonde::noise

@@ -15,8 +15,8 @@ namespace sonde::noise {
 
 namespace {
 
-// The coarse fold finds long bursts soonest, the fine one short bursts at all; each has half of the fold's alpha, so
-// that the many cells of the one do not drown the other.
+// The coarse fold detects long bursts earliest; only the fine fold detects short bursts. Each has half of the fold's
+// alpha, so that the many cells of one do not weaken the other.
 struct Fold {
   std::uint32_t cells;
   std::size_t thresholds;
@@ -26,12 +26,12 @@ constexpr Fold coarse{80, 5, false}, fine{640, 7, true};
 constexpr double fold_stalls_a_slot[] = {0.5, 1, 2, 4, 8, 16, 32};
 constexpr double ranked_stalls_a_second[ranked_thresholds] = {0.5, 2, 8, 32, 128, 512, 2048};
 constexpr double bin_s = 0.1;
-constexpr double power_stalls_a_second = 128;  // of simulated runs
-// A cell whose count hardly varies has a deviation near 0; without this, one stray slot would look large.
+constexpr double power_stalls_a_second = 128;  // in simulated runs
+// A cell whose count hardly varies has a deviation near 0. Without this minimum, one stray slot would look large.
 constexpr double least_variance = 1;
-constexpr std::uint32_t permutations_a_piece = 8;  // of some ms each in a long run
+constexpr std::uint32_t permutations_a_piece = 8;  // each takes some ms in a long run
 
-/// Segments as ranges of block numbers, and how many of each are on.
+/// Segments as ranges of block numbers, and the number of blocks in each that are on.
 struct Segments {
   std::vector<std::vector<std::uint32_t>> members;
   std::vector<std::uint32_t> on;
@@ -51,7 +51,7 @@ struct Segments {
     for (std::size_t s = 0; s < members.size(); ++s) comparable |= on[s] > 0 && on[s] < members[s].size();
   }
 
-  /// +1 and -1 for on and off; every segment keeps its numbers.
+  /// Draws labels, +1 for on and -1 for off; the numbers of both in each segment do not change.
   void draw(Random& random, std::vector<float>& sign) const {
     for (std::size_t s = 0; s < members.size(); ++s) {
       std::uint32_t wanted = on[s], left = static_cast<std::uint32_t>(members[s].size());
@@ -64,10 +64,10 @@ struct Segments {
     }
   }
 
-  /// Mean and variance of sum(sign * x) when labels are drawn. x: (block, value), the others are 0.
+  /// Mean and variance of sum(sign * x) when labels are drawn. x: (block, value); other blocks have 0.
   template <typename Entries> std::pair<double, double> moments(const Entries& x) const {
     double mean = 0, variance = 0;
-    // Few segments: a pass over the entries for each is cheap.
+    // There are few segments, so one pass over the entries for each segment is cheap.
     for (std::size_t s = 0; s < members.size(); ++s) {
       const double m = static_cast<double>(members[s].size()), k = on[s];
       if (m < 2) continue;
@@ -79,7 +79,7 @@ struct Segments {
           squares += static_cast<double>(value) * value;
         }
       mean += sum * (2 * k - m) / m;
-      // Finite population: k of m without replacement, each sign worth 2 * (indicator - k / m).
+      // Finite population: k of m without replacement; each sign is 2 * (indicator - k / m) plus a constant.
       variance += 4 * k * (m - k) / (m * (m - 1)) * (squares - sum * sum / m);
     }
     return {mean, variance};
@@ -103,7 +103,7 @@ struct Column {
   }
 };
 
-/// Length of the k-th longest stall of all blocks; beyond the last one 0.
+/// The lengths of all stalls of all blocks, the longest first.
 class Lengths {
  public:
   explicit Lengths(std::span<const Evidence> blocks) {
@@ -114,7 +114,7 @@ class Lengths {
     std::sort(all_.begin(), all_.end(), std::greater<>());
   }
   double seconds() const { return seconds_; }
-  /// The length that `rate` stalls a second reach. nullopt when there are not that many.
+  /// The length that `rate` stalls a second reach; nullopt when there are fewer stalls.
   std::optional<double> at_rate(double rate) const {
     const auto k = static_cast<std::size_t>(std::max(1.0, std::round(rate * seconds_)));
     if (k > all_.size()) return std::nullopt;
@@ -136,7 +136,8 @@ void add_fold(std::span<const Evidence> blocks, const Segments& segments, const 
         length && (thresholds.empty() || *length < thresholds.back()))
       thresholds.push_back(*length);
   if (thresholds.empty() && lengths.any()) thresholds.push_back(lengths.shortest());
-  // All stalls from a length on; and those of like length, as an agent that does the same each time makes them.
+  // All stalls from a length on; and stalls of similar length, because an agent that does the same work each time makes
+  // such stalls.
   std::vector<std::pair<double, double>> bands;
   for (std::size_t j = 0; j < thresholds.size(); ++j) {
     bands.emplace_back(thresholds[j], std::numeric_limits<double>::infinity());
@@ -170,7 +171,7 @@ void add_fold(std::span<const Evidence> blocks, const Segments& segments, const 
           }
         }
         for (std::uint32_t c = 0; c < cells; ++c) {
-          if (table[c].size() < 2) continue;  // one slot alone proves nothing
+          if (table[c].size() < 2) continue;  // a single block proves nothing
           const auto [mean, variance] = segments.moments(table[c]);
           if (variance <= 0) continue;
           Column column;
@@ -185,7 +186,7 @@ void add_fold(std::span<const Evidence> blocks, const Segments& segments, const 
       }
 }
 
-/// Ranks within each segment, ties shared, middle at 0.
+/// Ranks within each segment; equal values share a rank, and the middle rank is 0.
 std::vector<Entry> ranked(const std::vector<double>& x, const Segments& segments) {
   std::vector<Entry> out;
   for (const auto& members : segments.members) {
@@ -195,7 +196,7 @@ std::vector<Entry> ranked(const std::vector<double>& x, const Segments& segments
       std::size_t end = k;
       while (end < order.size() && x[order[end]] == x[order[k]]) ++end;
       const double rank = 0.5 * static_cast<double>(k + end - 1) - 0.5 * static_cast<double>(order.size() - 1);
-      // Of a segment's length, so that long segments do not drown short ones.
+      // Relative to the length of the segment, so that long segments do not dominate short ones.
       const double share = rank / static_cast<double>(order.size());
       for (; k < end; ++k) out.emplace_back(order[k], static_cast<float>(share));
     }
@@ -233,7 +234,7 @@ void add_ranked(std::span<const Evidence> blocks, const Segments& segments, cons
         bins[b] += bin != last_bin;
         last_bin = bin;
       }
-      // Blocks are of one length but for a few ms, by which noise itself makes them longer.
+      // All blocks have nearly the same length; noise makes a block a few ms longer.
       for (auto* x : {&count, &bins, &lost}) (*x)[b] /= std::max(blocks[b].length_s, 1e-9);
     }
     add(count, 3 * j);
@@ -272,7 +273,7 @@ TestResult test(std::span<const Evidence> blocks, const TestOptions& options, co
     const Column* best = nullptr;
     double z = 0;
     std::vector<double> drawn = {};  ///< the largest z of each permutation
-    std::uint32_t reached = 0;       ///< of these, how many are as large as z
+    std::uint32_t reached = 0;       ///< the number of these that are at least z
 
     bool counts() const { return best != nullptr && share > 0; }
   };
@@ -293,7 +294,7 @@ TestResult test(std::span<const Evidence> blocks, const TestOptions& options, co
   Random random(options.seed);
   double all = options.permutations + 1.0;
   auto p_of = [&](const Family& family) { return family.counts() ? (1 + family.reached) / all : 1.0; };
-  // The joint p is never below the least of the families' own.
+  // The joint p is never below the least p of the families.
   auto open = [&](const Family& family) { return family.counts() && p_of(family) <= options.exact_below; };
   bool given_up = false;
   std::uint32_t done = 0;
@@ -327,8 +328,8 @@ TestResult test(std::span<const Evidence> blocks, const TestOptions& options, co
   result.p = 1;
   if (given_up) return result;
 
-  // The least p over families, each worth its share, again against the permutations: exact, and never above what
-  // adding the families' shares up would give.
+  // The least p over families, each divided by its share, is compared with the permutations again. The result is exact,
+  // and never above the bound from the sum of the families' shares.
   double least = std::numeric_limits<double>::infinity();
   std::vector<double> drawn_least(done, std::numeric_limits<double>::infinity());
   for (auto& family : families) {
@@ -338,7 +339,7 @@ TestResult test(std::span<const Evidence> blocks, const TestOptions& options, co
     std::sort(sorted.begin(), sorted.end());
     for (std::uint32_t k = 0; k < done; ++k) {
       const auto above = sorted.end() - std::lower_bound(sorted.begin(), sorted.end(), family.drawn[k] - tie);
-      // Itself is among them; the data take its place.
+      // The permutation itself is among them; the data take its place.
       const double p = (static_cast<double>(above) + (family.z >= family.drawn[k] - tie)) / all;
       drawn_least[k] = std::min(drawn_least[k], p / family.share);
     }
@@ -384,7 +385,7 @@ void drop_below(Stalls& stalls, double least_s) {
   stalls.length_s.resize(kept);
 }
 
-/// The block as if it had begun by_s later in an endless repetition of itself.
+/// Rotates the stalls of a block by by_s, as if the block were repeated endlessly.
 void turn(Stalls& stalls, double length_s, double by_s) {
   std::vector<std::pair<double, double>> turned;
   for (std::size_t k = 0; k < stalls.t_s.size(); ++k) {
@@ -395,8 +396,8 @@ void turn(Stalls& stalls, double length_s, double by_s) {
   for (std::size_t k = 0; k < turned.size(); ++k) std::tie(stalls.t_s[k], stalls.length_s[k]) = turned[k];
 }
 
-/// Simulates runs of a design one after the other, and reports to `next` after how many blocks each found its bursts,
-/// 0 where they were not. It ends when `next` returns false.
+/// Simulates runs of a design one after the other. Calls `next` for each with the number of blocks at the detection of
+/// the bursts, 0 without a detection. It ends when `next` returns false.
 template <typename Next>
 void simulate(std::span<const Evidence> clean, const Design& design, double period_s, double burst_s, double shortest_s,
               const TestOptions& options, std::uint32_t runs, Next next) {
@@ -405,8 +406,8 @@ void simulate(std::span<const Evidence> clean, const Design& design, double peri
                              ? (clean.back().begin_s - clean.front().begin_s) / static_cast<double>(clean.size() - 1)
                              : clean[0].length_s;
   const std::uint32_t shares[] = {1, 1};
-  // What is short and frequent costs time and finds little; bursts as short count as not seen, which errs on the safe
-  // side.
+  // Short, frequent stalls take much time and contribute little, so they are dropped. Bursts this short count as
+  // invisible, which is on the safe side.
   std::vector<Evidence> kept(clean.begin(), clean.end());
   if (const auto least = Lengths(clean).at_rate(power_stalls_a_second)) {
     shortest_s = std::max(shortest_s, *least);
@@ -463,7 +464,7 @@ Search detectable_burst(std::span<const Evidence> clean, const Design& design, d
   Search search;
   double low = std::log(shortest_s), high = std::log(0.5 * period_s);
   if (low >= high || runs == 0) return search;
-  // Whether bursts so long are found often enough; nullopt where it was ended before that was known.
+  // Whether bursts of this length are detected often enough; nullopt if it ended before this was known.
   auto enough = [&](double burst_s) -> std::optional<bool> {
     if (proceed && !proceed()) return std::nullopt;
     auto reaches = [&](std::uint32_t found) { return static_cast<double>(found) / runs >= wanted; };
@@ -489,7 +490,7 @@ Search detectable_burst(std::span<const Evidence> clean, const Design& design, d
       high = attempt;
       search.burst_s = std::exp(high);
     } else if (search.done == 1) {
-      search.done = search.steps;  // the longest is not found, so the search is over
+      search.done = search.steps;  // the longest burst is not detected, so the search is over
     } else {
       low = attempt;
     }

@@ -31,8 +31,8 @@ namespace sonde::noise {
 
 namespace {
 
-constexpr std::size_t most_cores_listed = 1u << 17;  // a list may name ranges again and again
-constexpr double death_s = 2;                        // from the end of its socket to its own
+constexpr std::size_t most_cores_listed = 1u << 17;  // a list may repeat ranges
+constexpr double death_s = 2;                        // from the end of its socket to the end of the process
 
 bool read_number(std::string_view text, double& out) { return number(text, out) && std::isfinite(out); }
 
@@ -67,7 +67,7 @@ Result<bool> read_agent_flag(AgentSpec& spec, std::string_view name, const std::
 }
 
 Result<std::vector<int>> parse_cpus(std::string_view text) {
-  const Error bad{"noise.agent_bad_cpus", "'" + std::string(text) + "' is no list of cores; allowed: 0,2-5", ""};
+  const Error bad{"noise.agent_bad_cpus", "'" + std::string(text) + "' is not a list of cores; allowed: 0,2-5", ""};
   std::vector<int> out;
   while (!text.empty()) {
     const std::size_t comma = text.find(',');
@@ -99,9 +99,9 @@ Result<void> check_spec(const AgentSpec& spec) {
     if (text->size() > command_bytes || text->find('\0') != std::string::npos)
       return bad_option("the agent's " + std::string(name) + " has " + std::to_string(text->size()) +
                             " B; allowed: up to 100000 B of text",
-                        "put it into a script and name that");
+                        "put it into a script, and give the name of the script");
   if (spec.command.size() + spec.drive.size() + spec.stop_command.size() + spec.ready.size() > packet_bytes - 16384)
-    return bad_option("the agent's commands are too long together; allowed: up to 140 KiB", "put them into scripts");
+    return bad_option("the agent's commands are too long in total; allowed: up to 140 KiB", "put them into scripts");
   if (!spec.ready.empty()) {
     const std::size_t colon = spec.ready.find(':');
     const std::string kind = spec.ready.substr(0, colon);
@@ -133,12 +133,13 @@ void remove_folder(const std::string& folder) {
 Result<Keeper> Keeper::fork() {
   int ends[2];
   auto failed = [](const char* what) {
-    return Error{"noise.agent_no_keeper",
-                 std::string("cannot ") + what + " for the agent's keeper: " + std::generic_category().message(errno),
-                 "check ulimit -u and ulimit -n"};
+    return Error{
+        "noise.agent_no_keeper",
+        std::string("cannot ") + what + " for the agent's supervisor: " + std::generic_category().message(errno),
+        "check ulimit -u and ulimit -n"};
   };
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return failed("make a socket");
-  const int words = ::memfd_create("sonde-keeper's stderr", MFD_CLOEXEC);  // without one it fails without a word
+  const int words = ::memfd_create("sonde-keeper's stderr", MFD_CLOEXEC);  // without it, failures have no message
   Roll roll;
   const pid_t parent = ::getpid();
   const pid_t child = ::fork();
@@ -191,13 +192,13 @@ Keeper::~Keeper() { dismiss(); }
 Result<void> Keeper::start(const AgentSpec& spec) {
   if (auto good = check_spec(spec); !good) return good.error();
   if (!folder_.empty())
-    return Error{"noise.agent_running", "an agent was started already; one keeper has one at a time", "stop it first"};
+    return Error{"noise.agent_running", "an agent already runs; a supervisor has one agent at a time", "stop it first"};
   const char* named = std::getenv("TMPDIR");
   std::string folder = std::string(named && *named ? named : "/tmp") + "/" + folder_prefix + "XXXXXX";
   if (!::mkdtemp(folder.data()))
     return Error{"noise.agent_no_folder",
                  "cannot make a scratch folder " + folder + " for the agent: " + std::generic_category().message(errno),
-                 "set TMPDIR to a folder that can be written on every node"};
+                 "set TMPDIR to a folder that is writable on every node"};
   folder_ = folder;
   grace_s_ = spec.grace_s;
   ready_deadline_s_ = spec.ready_deadline_s;
@@ -292,8 +293,8 @@ void Keeper::dismiss() {
   sweep();
 }
 
-/// Waits for its end, which it comes to by itself once the socket is closed, and after `patience_s` ends it. Returns
-/// how it ended, "" when that is not known.
+/// Closes the socket, which makes the supervisor end, and waits. After `patience_s` it kills the supervisor. Returns
+/// how the supervisor ended, "" when that is unknown.
 std::string Keeper::bury(double patience_s) {
   if (socket_ >= 0) ::close(socket_);
   socket_ = -1;
@@ -305,7 +306,7 @@ std::string Keeper::bury(double patience_s) {
     if (gone == pid_ && !killed) how = status_text(status);
     if (gone == pid_ || (gone < 0 && errno != EINTR)) break;
     if (now_s() > until && !killed) {
-      ::kill(pid_, SIGKILL);  // not waited for yet, so its number is still its own
+      ::kill(pid_, SIGKILL);  // not reaped yet, so its pid cannot have been reused
       killed = true;
     }
     sleep_until(now_s() + 1e-3);
@@ -314,7 +315,7 @@ std::string Keeper::bury(double patience_s) {
   return how;
 }
 
-// A library that aborts says why at the beginning, and so does a sanitizer.
+// When a library or a sanitizer aborts, the reason is at the beginning of stderr.
 std::string Keeper::last_words() {
   char text[2048];
   const ssize_t size = words_ < 0 ? 0 : ::pread(words_, text, sizeof text, 0);
@@ -330,19 +331,21 @@ std::string Keeper::last_words() {
   return out;
 }
 
-/// The keeper is gone, or in `trouble`: nothing that it started may stay. silent: it is there and does not answer.
+/// The error for a supervisor that has ended or fails (`trouble`). Ends all processes that it started. silent: it
+/// exists but does not answer.
 Error Keeper::lost(const std::string& trouble, bool silent) {
-  const std::string who = "the agent's keeper (process " + std::to_string(pid_) + ") ";
+  const std::string who = "the agent's supervisor (process " + std::to_string(pid_) + ") ";
   const std::string how = bury(silent ? 0 : death_s);
   const std::string said = last_words();
   const std::string tail = folder_.empty() ? "" : log_tail(log_path_, log_start_);  // it may be in the folder
   sweep();
-  std::string hint = how == signal_text(SIGKILL) ? "see whether the node was short of memory (dmesg), and run it again"
-                                                 : "run it again; if this comes back, report it with what is said here";
-  if (!said.empty()) hint += "; it said" + said;
+  std::string hint = how == signal_text(SIGKILL)
+                         ? "check whether the node was short of memory (dmesg), and run it again"
+                         : "run it again; if it fails again, report it with this message";
+  if (!said.empty()) hint += "; its error output is" + said;
   if (!tail.empty()) hint += std::string(said.empty() ? "; " : "\n    ") + "the agent's log ends with" + tail;
   return {how.empty() && silent ? "noise.agent_keeper_silent" : keeper_died,
-          who + (how.empty() ? trouble : "died, with " + how) + "; what was left of its agent has been ended", hint};
+          who + (how.empty() ? trouble : "died, with " + how) + "; the rest of its agent has been ended", hint};
 }
 
 void Keeper::sweep() {
@@ -360,10 +363,10 @@ void Keeper::sweep() {
 }
 
 Result<std::string> Keeper::ask(const std::string& request, double deadline_s) {
-  if (socket_ < 0) return Error{keeper_died, "the agent's keeper was dismissed or has died", "start the run again"};
-  // One that left has perhaps said why, and that is still there to be read.
+  if (socket_ < 0) return Error{keeper_died, "the agent's supervisor was dismissed or has died", "start the run again"};
+  // A supervisor that has ended may have sent the reason, which can still be read.
   if (::send(socket_, request.data(), request.size(), MSG_NOSIGNAL) < 0 && errno != EPIPE && errno != ECONNRESET)
-    return lost("could not be asked: " + std::generic_category().message(errno), false);
+    return lost("did not accept a request: " + std::generic_category().message(errno), false);
   const double until = now_s() + deadline_s;
   while (true) {
     pollfd ready{socket_, POLLIN, 0};
@@ -375,7 +378,7 @@ Result<std::string> Keeper::ask(const std::string& request, double deadline_s) {
   }
   std::string answer(packet_bytes, '\0');
   ssize_t size = 0;
-  // ECONNRESET is told once, when it left with this request unread.
+  // There is one ECONNRESET when the supervisor ended without reading this request.
   while ((size = ::recv(socket_, answer.data(), answer.size(), 0)) < 0 && (errno == EINTR || errno == ECONNRESET)) {}
   if (size <= 0) return lost("closed its socket and was ended", false);
   answer.resize(static_cast<std::size_t>(size));

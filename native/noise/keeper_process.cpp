@@ -1,6 +1,6 @@
-// The keeper. Publishes: an answer to each request on its socket. Consumes: requests. When its parent goes silent
-// (the socket ends, or SIGTERM comes) it ends the agent with all it started, removes the scratch folder, and leaves.
-// What makes it leave before its parent wished so, a signal or an exception, it tells as its last answer.
+// The supervisor. Publishes: an answer to each request on its socket. Consumes: requests. When its parent goes silent
+// (the socket ends, or SIGTERM comes), it ends the agent and all processes that the agent started, removes the scratch
+// folder, and exits. If a signal or an exception makes it exit early, its last answer reports this.
 
 #include "noise/keeper_process.hpp"
 
@@ -61,7 +61,7 @@ std::string named(const Process& process) { return process.command + " (process 
 double seconds(const timeval& t) { return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6; }
 double cpu_of(const rusage& used) { return seconds(used.ru_utime) + seconds(used.ru_stime); }
 
-// A set of cores of any size; the kernel cuts it to what this process may have.
+// A set of cores of any size; the kernel reduces it to the cores that this process may use.
 class Cores {
  public:
   Cores() : set_(CPU_ALLOC(cpus_most)), bytes_(CPU_ALLOC_SIZE(cpus_most)) { clear(); }
@@ -93,18 +93,18 @@ class KeeperProcess {
     try {
       serve_requests();
     } catch (const std::exception& error) {
-      // Not caught it would end this process there and then, and the agent would go on without it.
+      // Without this catch, the exception would end this process at once, and the agent would go on without it.
       leaving_ = std::string("failed: ") + error.what();
     }
     try {
       (void)stop();
-    } catch (const std::exception& error) {  // the parent looks for what is left
+    } catch (const std::exception& error) {  // the parent ends the remaining processes
       leaving_ += std::string(leaving_.empty() ? "failed" : "; then") + " while it ended the agent: " + error.what();
     }
     if (leaving_.empty()) ::_exit(0);
     const std::string answer = failure(
         {keeper_died,
-         "the agent's keeper (process " + std::to_string(self_) + ") " + leaving_ + "; the agent has been ended",
+         "the agent's supervisor (process " + std::to_string(self_) + ") " + leaving_ + "; the agent has been ended",
          "run it again"});
     ::send(socket_, answer.data(), answer.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     ::_exit(1);
@@ -117,10 +117,10 @@ class KeeperProcess {
       if (!step(next_due_s(), Hear::requests)) continue;
       const ssize_t n = ::recv(socket_, packet.data(), packet.size(), 0);
       if (n < 0 && errno == EINTR) continue;
-      if (n < 0) leaving_ = "could not hear its parent: " + why();
+      if (n < 0) leaving_ = "could not read requests of its parent: " + why();
       if (n <= 0) return;
       const std::string answer = answer_to(std::string_view(packet).substr(0, static_cast<std::size_t>(n)));
-      if (!leaving_.empty()) return;  // told to end meanwhile: that is why, whatever came of the request
+      if (!leaving_.empty()) return;  // a signal ended it in the meantime; this matters more than the answer
       if (::send(socket_, answer.data(), answer.size(), MSG_NOSIGNAL) >= 0) continue;
       if (errno != EPIPE) leaving_ = "could not answer: " + why();
       return;
@@ -132,10 +132,10 @@ class KeeperProcess {
   }
 
   enum class State : std::uint8_t { none, running, paused, dead };
-  enum class Hear : std::uint8_t { requests, end, nothing };  // of the parent, while waiting
+  enum class Hear : std::uint8_t { requests, end, nothing };  // from the parent, while waiting
 
-  // The rank's descriptors must go: its launcher waits for their end, and MPICH's PMI socket tells it by its end
-  // that the rank died. So must its binding to a core, which the agent in production has not.
+  // The rank's descriptors must be closed: its launcher waits for their end, and MPICH detects the death of the rank by
+  // the end of its PMI socket. The binding to a core must be undone, because the agent in production has none.
   void settle_in(int stderr_fd) {
     // A rank without standard descriptors.
     if (socket_ <= 2) socket_ = ::fcntl(socket_, F_DUPFD_CLOEXEC, 3);
@@ -153,7 +153,7 @@ class KeeperProcess {
     for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
     struct sigaction quiet{};
     quiet.sa_handler = SIG_DFL;
-    quiet.sa_flags = SA_NOCLDSTOP;  // a child that we stop is no news
+    quiet.sa_flags = SA_NOCLDSTOP;  // no signal for a child that we stop
     ::sigaction(SIGCHLD, &quiet, nullptr);
     sigemptyset(&mask);
     for (const int number : {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT}) sigaddset(&mask, number);
@@ -178,9 +178,9 @@ class KeeperProcess {
     for (const int fd : open) ::close(fd);
   }
 
-  // ---- one wait, in which everything that may happen is seen to
+  // ---- one wait, which handles everything that may happen
 
-  /// Waits until `until_s` (0: for ever) or something happens. True when a request is there.
+  /// Waits until `until_s` (0: for ever) or until something happens. True when there is a request.
   bool step(double until_s, Hear hear) {
     pollfd fds[3] = {
         {hear == Hear::nothing ? -1 : socket_, static_cast<short>(hear == Hear::requests ? POLLIN : POLLRDHUP), 0},
@@ -203,8 +203,8 @@ class KeeperProcess {
     return hear == Hear::requests;
   }
 
-  /// Steps until it is true or the deadline has passed; with Hear::end also until the parent has gone. Looks each
-  /// `period_s`, and whenever something happened.
+  /// Steps until the condition is true or the deadline has passed; with Hear::end also until the parent has ended.
+  /// Tests the condition every `period_s`, and after each event.
   bool wait_for(double deadline_s, double period_s, Hear hear, const std::function<bool()>& true_now) {
     const double until = now_s() + deadline_s;
     while (!true_now()) {
@@ -220,7 +220,7 @@ class KeeperProcess {
       if (info.ssi_signo == SIGCHLD) continue;
       orphaned_ = true;
       if (!leaving_.empty()) continue;
-      leaving_ = "was told to end by " + signal_text(static_cast<int>(info.ssi_signo));
+      leaving_ = "was ended by " + signal_text(static_cast<int>(info.ssi_signo));
       if (info.ssi_pid == 0) continue;
       const Process sender = read_process(static_cast<pid_t>(info.ssi_pid));
       leaving_ += " from " + (sender.pid != 0 ? named(sender) : "process " + std::to_string(info.ssi_pid));
@@ -251,7 +251,7 @@ class KeeperProcess {
       }
       ledger_.reaped(pid, cpu_of(used), static_cast<std::uint64_t>(used.ru_nvcsw + used.ru_nivcsw));
     }
-    childless_ = pid < 0 && errno == ECHILD;  // a subreaper without children has nobody below it
+    childless_ = pid < 0 && errno == ECHILD;  // a subreaper without children has no descendants
   }
 
   // ---- the agent
@@ -265,8 +265,8 @@ class KeeperProcess {
     return found;
   }
 
-  /// Has it ended by itself? A first process that ends well may have left a daemon; one that ends badly has not
-  /// done what it was started for, whatever it left.
+  /// Whether the agent has ended by itself. If its first process succeeds, a daemon may go on. If its first process
+  /// fails, the agent has failed, even if other processes go on.
   bool ended() {
     reap();
     if (leader_ > 0) return false;
@@ -329,13 +329,13 @@ class KeeperProcess {
     return now.first != 0 && now != before;
   }
 
-  /// Starts the agent in its folder and waits until it is ready. When it fails the processes are still there.
+  /// Starts the agent in its folder and waits until it is ready. After a failure, its processes still exist.
   Result<void> launch() {
     const bool by_port = spec_.ready.rfind("port:", 0) == 0, by_file = spec_.ready.rfind("file:", 0) == 0;
     if (by_port && spec_.ready != "port:{port}" && accepts(std::atoi(spec_.ready.c_str() + 5)))
       return Error{"noise.agent_port_taken",
-                   "port " + spec_.ready.substr(5) + ", by which the agent was to be known as ready, is in use already",
-                   "end what uses it (ss -ltnp), or give the agent another port"};
+                   "port " + spec_.ready.substr(5) + ", which shows that the agent is ready, is already in use",
+                   "end the program that uses it (ss -ltnp), or give the agent another port"};
     const Stamp before = by_file ? stamp_of(replaced(spec_.ready.substr(5), "{dir}", folder_)) : Stamp{};
     log_path_ = spec_.log_path.empty() ? folder_ + "/agent.log" : spec_.log_path;
     const auto opened = append_to_file(log_path_);
@@ -368,12 +368,12 @@ class KeeperProcess {
       return Error{"noise.agent_not_ready",
                    "the agent was not ready (" + (spec_.ready.empty() ? std::string("alive") : spec_.ready) +
                        ") within " + told(spec_.ready_deadline_s),
-                   with_tail("raise the time it may take, or check what says that it is ready")};
-    (void)tree();  // who it is goes onto the roll
+                   with_tail("allow more time, or check the sign that it is ready")};
+    (void)tree();  // writes the processes to the roll
     return {};
   }
 
-  /// A shell of its own session with the agent's environment; -1 when it could not be forked.
+  /// Starts a shell with its own session and the agent's environment; -1 when it could not be forked.
   pid_t run(const std::string& command, int output) {
     const pid_t child = ::fork();
     if (child != 0) return child;
@@ -422,8 +422,8 @@ class KeeperProcess {
     drive_due_s_ = spec_.drive.empty() ? 0 : now_s() + spec_.drive_phase * spec_.drive_period_s;
   }
 
-  // A keeper and its rank that were both killed leave a folder behind: it is the one that nobody holds locked.
-  // A young one may belong to a keeper that is about to lock it.
+  // When a supervisor and its rank are both killed, their folder stays, and no process has it locked. A new folder
+  // without a lock may belong to a supervisor that is about to lock it.
   void clear_stale_folders() const {
     const std::string above = folder_.substr(0, folder_.rfind('/'));
     DIR* dir = ::opendir(above.c_str());
@@ -485,8 +485,8 @@ class KeeperProcess {
     return {};
   }
 
-  /// Parents first, so that none reacts to a child that was stopped; again and again, for a process that forks may
-  /// have made another one meanwhile.
+  /// Stops parents first, so that no parent reacts to a stopped child. Repeats, because a process may fork in the
+  /// meantime.
   Result<void> stop_all() {
     const double until = now_s() + pause_deadline_s;
     double let_go = now_s() + 0.02;
@@ -501,8 +501,8 @@ class KeeperProcess {
           return Error{"noise.agent_not_permitted",
                        "may not pause " + named(process) + " of the agent: it runs as another user",
                        "run Sonde as root, or let the agent keep its user"};
-        // Just stopped threads go on until they next leave the kernel or are interrupted: asked below, in the next
-        // round. Only a round that finds all of them stopped counts.
+        // A thread that was just stopped goes on until it next leaves the kernel or is interrupted. So the state is
+        // read again in the next round, and only a round in which all threads are stopped counts.
         const char busiest = busiest_state(process.pid);
         if (busiest != 'T' && busiest != 'X' && awake.pid == 0) {
           awake = process;
@@ -516,13 +516,13 @@ class KeeperProcess {
         for (const auto& process : now)
           if (!before.count(process.pid) && process.state != 'Z') awake = process;
         if (awake.pid == 0) {
-          stopped_ = std::move(now);  // with those that ended meanwhile, for they have used CPU
+          stopped_ = std::move(now);  // includes processes that have just ended, because they used CPU time
           return {};
         }
         state = awake.state;
       }
       if (orphaned_ || now_s() > until) break;
-      // vfork: the parent waits uninterruptibly ('D') for a child that was stopped before its exec.
+      // After a vfork, the parent waits uninterruptibly ('D') for a child that was stopped before its exec.
       if (now_s() > let_go) {
         go_on();
         let_go = now_s() + 0.02;
@@ -546,7 +546,7 @@ class KeeperProcess {
     if (spec_.pause == AgentSpec::start_stop) {
       empty_folder();
       if (auto done = launch(); !done) {
-        death_ = leader_ > 0 ? "no sign of being ready when it was started again" : status_text(leader_status_);
+        death_ = leader_ > 0 ? "no sign that it was ready after its restart" : status_text(leader_status_);
         (void)end_all(false);
         state_ = State::dead;
         return done;
@@ -592,7 +592,7 @@ class KeeperProcess {
     return {};
   }
 
-  /// The stop command where `asked_nicely`, SIGTERM, SIGKILL, until nobody is left.
+  /// Runs the stop command (if `asked_nicely`), then sends SIGTERM and SIGKILL, until no process is left.
   Result<void> end_all(bool asked_nicely) {
     drive_due_s_ = 0;
     if (asked_nicely && !spec_.stop_command.empty() && !childless_) {
@@ -613,7 +613,7 @@ class KeeperProcess {
     Process denied;
     bool gone = wait_for(spec_.grace_s, 0.02, Hear::nothing, [&] {
       if (reap(), childless_) return true;
-      // SIGTERM first: a stopped process that is let go then ends before it does another piece of its work.
+      // SIGTERM comes before SIGCONT: a stopped process then ends before it does more work.
       for (const auto& process : tree())
         if (process.state != 'Z' && asked.insert({process.pid, process.started_ticks}).second) {
           if (!send_signal(process, SIGTERM) && errno == EPERM) denied = process;
@@ -641,14 +641,14 @@ class KeeperProcess {
                    "may not end " + named(denied) + " of the agent: it runs as another user",
                    "end it as root: kill " + std::to_string(denied.pid)};
     return Error{"noise.agent_not_ended",
-                 named(last) + " of the agent was still there (state " + last.state + ") " + told(kill_deadline_s) +
+                 named(last) + " of the agent still existed (state " + last.state + ") " + told(kill_deadline_s) +
                      " after SIGKILL",
-                 "it waits for the kernel; see its stack in /proc/" + std::to_string(last.pid) + "/stack"};
+                 "it waits for the kernel; its stack is in /proc/" + std::to_string(last.pid) + "/stack"};
   }
 
   void kill_below(pid_t root) {
     for (const auto& process : descendants(root)) send_signal(process, SIGKILL);
-    ::kill(root, SIGKILL);  // a child of ours that was not waited for: its number is its own
+    ::kill(root, SIGKILL);  // our child, not reaped yet, so its pid cannot have been reused
   }
 
   // ---- drives
@@ -666,7 +666,7 @@ class KeeperProcess {
       return;
     }
     if (drive_due_s_ <= 0 || now_s() < drive_due_s_ || state_ != State::running) return;
-    while (drive_due_s_ <= now_s()) drive_due_s_ += spec_.drive_period_s;  // those that were missed are not made up
+    while (drive_due_s_ <= now_s()) drive_due_s_ += spec_.drive_period_s;  // missed drives are not repeated
     drive_ = {};
     drive_.begin_s = now_s();
     const auto what = filled(spec_.drive);
@@ -743,14 +743,14 @@ class KeeperProcess {
           first = last;
         }
         return Error{"noise.agent_bad_cpus",
-                     "core " + std::to_string(cpu) + " is not open to the agent here; allowed: " + may, ""};
+                     "the agent may not use core " + std::to_string(cpu) + " here; allowed: " + may, ""};
       }
       wanted.add(cpu);
     }
     placed_ = count == 0 ? allowed_ : wanted;
     placed_.give(0);
     std::set<pid_t> bound;
-    // A thread that was begun meanwhile by one not yet bound is found in the next round.
+    // A thread that an unbound thread has started in the meantime is found in the next round.
     for (int round = 0; round < 20; ++round) {
       bool more = false;
       for (const auto& process : tree())
@@ -837,7 +837,7 @@ class KeeperProcess {
   State state_ = State::none;
   AgentSpec spec_;
   std::string folder_, log_path_, death_;
-  std::string leaving_;  // why it leaves although its parent is there
+  std::string leaving_;  // why it exits although its parent still exists
   std::int64_t log_start_ = 0;
   Cores allowed_, placed_;
   std::vector<Process> stopped_;

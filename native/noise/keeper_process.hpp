@@ -1,8 +1,8 @@
 #pragma once
-/// The keeper's own side of keeper.hpp: what the forked child runs, and how the two talk.
+/// The supervisor's side of keeper.hpp: the code of the forked child, and the protocol between the two processes.
 ///
-/// A request and its answer are one packet each on a SOCK_SEQPACKET pair; both ends are one program, so that fields
-/// stand one behind the other without names. Owner-thread.
+/// A request and its answer are one packet each on a SOCK_SEQPACKET pair. Both ends are the same program, so a packet
+/// has its fields one after the other, without names. Owner-thread.
 
 #include <cstdint>
 #include <cstring>
@@ -22,7 +22,7 @@ inline constexpr std::size_t command_bytes = 100'000;    ///< execve takes 128 K
 inline constexpr std::size_t drives_kept = 2048, pids_told = 256;
 inline constexpr double kill_deadline_s = 5, settle_s = 1, pause_deadline_s = 3;
 inline constexpr const char* folder_prefix = "sonde-agent-";
-/// The error by which the keeper says that it leaves, and by which its parent says that it has left.
+/// The error with which the supervisor reports that it ends, and with which its parent reports that it has ended.
 inline constexpr const char* keeper_died = "noise.agent_keeper_died";
 
 class Packer {
@@ -44,7 +44,7 @@ class Packer {
   std::string text_;
 };
 
-/// Reads what Packer wrote; past the end it gives zeros and empty texts.
+/// Reads a packet of Packer; after its end it gives zeros and empty texts.
 class Unpacker {
  public:
   explicit Unpacker(std::string_view text) : text_(text) {}
@@ -72,17 +72,17 @@ class Unpacker {
   std::string_view text_;
 };
 
-/// Whether a spec can be carried out at all. Error: noise.agent_bad_option.
+/// Checks a spec. Error: noise.agent_bad_option.
 Result<void> check_spec(const AgentSpec& spec);
 
-/// Removes a scratch folder with all in it.
+/// Removes a scratch folder and its content.
 void remove_folder(const std::string& folder);
 
-/// The last lines of a log, each below the other and indented, of what was written behind `from`; "" where nothing was.
+/// The last lines of a log after position `from`, each on its own line and indented; "" where there are no lines.
 std::string log_tail(const std::string& path, std::int64_t from);
 
-/// Serves requests until the socket ends. stderr_fd: where what a failing keeper may print goes; -1: nowhere. roll:
-/// where it tells its parent whom it has started. Never returns.
+/// Serves requests until the socket ends. stderr_fd: for the messages of a failing supervisor; -1: no file. roll: the
+/// list of started processes for the parent. It never returns.
 [[noreturn]] void keep(int socket, int stderr_fd, Roll& roll);
 
 }  // namespace sonde::noise

@@ -17,7 +17,7 @@
 #include <memory>
 #include <set>
 
-// Headers of kernels before 5.3 lack them; the numbers are those of every architecture but alpha.
+// Headers of kernels before 5.3 lack these; the numbers are the same on every architecture except alpha.
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
 #endif
@@ -45,7 +45,7 @@ std::vector<pid_t> numbers_in(const std::string& folder) {
 std::string place_of(pid_t pid) { return "/proc/" + std::to_string(pid); }
 std::string place_of(pid_t pid, pid_t thread) { return place_of(pid) + "/task/" + std::to_string(thread); }
 
-// proc(5): "pid (command) state ppid …"; the command may hold blanks and brackets, so the last ')' ends it.
+// proc(5): "pid (command) state ppid …"; the command may contain blanks and brackets, so the last ')' ends it.
 bool parse_stat(const std::string& text, Process& out) {
   const std::size_t open = text.find('('), close = text.rfind(')');
   if (open == std::string::npos || close == std::string::npos || close + 2 >= text.size()) return false;
@@ -67,7 +67,7 @@ bool parse_stat(const std::string& text, Process& out) {
   return true;
 }
 
-// Of a process, all its threads, ended ones too. The clock's number is the kernel's MAKE_PROCESS_CPUCLOCK.
+// The CPU time of all threads of a process, including ended ones. The clock id is the kernel's MAKE_PROCESS_CPUCLOCK.
 std::optional<double> process_clock_s(pid_t pid) {
   clockid_t clock;
   timespec t;
@@ -125,7 +125,7 @@ std::vector<Process> descendants(pid_t root, const std::vector<pid_t>& except) {
 bool send_signal(const Process& process, int number) {
   const int fd = static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0U));
   if (fd < 0 && errno == ESRCH) return false;
-  // Looked at after it is held: what is held is then what was looked at.
+  // Read the process after the pidfd is open, so that both are surely the same process.
   const Process now = read_process(process.pid);
   int why = ESRCH;
   if (now.pid != 0 && now.started_ticks == process.started_ticks) {
@@ -143,7 +143,7 @@ int kill_carriers(std::string_view entry) {
   for (const pid_t pid : carriers(entry)) {
     const Process process = read_process(pid);
     if (process.pid == 0 || process.state == 'Z' || pid == ::getpid() || !carries(pid, entry)) continue;
-    sent += send_signal(process, SIGKILL) ? 1 : 0;  // EPERM: it changed its user and cannot be ended by us
+    sent += send_signal(process, SIGKILL) ? 1 : 0;  // EPERM: it has changed its user, so we cannot end it
   }
   return sent;
 }
@@ -220,7 +220,7 @@ void Ledger::look(const std::vector<Process>& processes) {
   std::set<Name> seen;
   for (const auto& process : processes) {
     live_s += process.children_s;
-    // A zombie's clock has stopped but still tells; its threads do not.
+    // The clock of a zombie has stopped but can be read; its threads cannot.
     live_s += process_clock_s(process.pid).value_or(0);
     const Name name{process.pid, process.started_ticks};
     seen.insert(name);
@@ -236,12 +236,12 @@ void Ledger::look(const std::vector<Process>& processes) {
   for (auto it = known_.begin(); it != known_.end();) {
     if (seen.count(it->first)) {
       ++it;
-    } else {  // its own parent reaped it, and has its CPU among its children's
+    } else {  // its own parent reaped it, and its CPU time is in the parent's children_s
       ended_wakeups_ += it->second.wakeups();
       it = known_.erase(it);
     }
   }
-  // A child's exact time becomes whole ticks of its parent's: never let the sum go back for that.
+  // The exact time of a child becomes whole ticks of its parent. This must not make the sum smaller.
   total_cpu_s_ = std::max(total_cpu_s_, reaped_cpu_s_ + live_s);
 }
 

@@ -11,7 +11,7 @@
 
 namespace sonde::noise {
 
-// The keeper may be killed while it writes: half of a name is nobody's, half a list is shorter or older.
+// The supervisor may be killed while it writes. Half an entry matches no process; half a list is shorter or older.
 struct Roll::Page {
   struct Name {
     pid_t pid;

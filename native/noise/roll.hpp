@@ -1,7 +1,7 @@
 #pragma once
-/// Who belongs to an agent, in memory that the keeper shares with its parent, so that the parent can end them when the
-/// keeper was killed: also those that shed their environment, by which they are found otherwise. Linux only.
-/// Owner-thread in each of the two.
+/// The list of the processes of an agent, in memory that the supervisor shares with its parent. The parent can end them
+/// after the supervisor was killed, also those without the environment variable by which they are found otherwise.
+/// Linux only. Owner-thread in each of the two processes.
 
 #include <cstddef>
 #include <memory>
@@ -13,12 +13,12 @@ namespace sonde::noise {
 
 class Roll {
  public:
-  static constexpr std::size_t most = 4096;  ///< processes; of a larger agent the first are known
+  static constexpr std::size_t most = 4096;  ///< processes; for a larger agent only the first are stored
 
-  /// Before the fork. Where there is no memory for it nobody is ever on it.
+  /// Call it before the fork. If there is no memory for the list, it stays empty.
   Roll();
   void write(const std::vector<Process>& agent);
-  /// Those of it that are still there, and all that is below them; no zombies.
+  /// The processes of the list that still exist, and all their descendants, without zombies.
   std::vector<Process> there() const;
 
  private:

@@ -1,7 +1,7 @@
 #pragma once
-/// The order of blocks of a noise run. Blocks come in segments; within a segment every variant has its share of the
-/// blocks, and their order is drawn from the seed. Labels that follow a pattern meet the machine's own rhythms, and
-/// were seen to alarm falsely in 6 to 22 % of clean runs; drawn ones do not. Owner-thread.
+/// The order of the blocks of a noise run. Blocks come in segments. Within a segment every variant has its share of the
+/// blocks, in random order from the seed. Labels with a pattern can match the machine's own rhythms: they gave false
+/// alarms in 6 to 22 % of clean runs. Random labels do not. Owner-thread.
 
 #include <cstdint>
 #include <span>

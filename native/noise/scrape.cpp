@@ -15,10 +15,10 @@ namespace sonde::noise {
 
 Result<Target> parse_target(std::string_view url) {
   const Error bad{"noise.agent_bad_option",
-                  "a drive of '" + std::string(url) +
-                      "' is not understood; allowed: http://127.0.0.1:PORT/PATH, also with "
+                  "the drive '" + std::string(url) +
+                      "' is not valid; allowed: http://127.0.0.1:PORT/PATH, also with "
                       "localhost or [::1], or sh:COMMAND",
-                  "what is not on the measured node can be asked with a command: sh:curl -s URL"};
+                  "use a command for a server on another machine: sh:curl -s URL"};
   constexpr std::string_view scheme = "http://";
   if (url.substr(0, scheme.size()) != scheme) return bad;
   url.remove_prefix(scheme.size());
@@ -70,7 +70,7 @@ int connect_loopback(int port, bool six, bool& done) {
 
 void Scrape::begin(const Target& target) {
   close();
-  // Prometheus' own header lines: a gzipped answer is what costs an exporter in production.
+  // The header lines of Prometheus: in production an exporter pays for gzipping its answer.
   request_ = "GET " + target.path + " HTTP/1.1\r\nHost: " + target.host +
              "\r\nUser-Agent: sonde/" SONDE_VERSION
              "\r\nAccept: application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
@@ -108,14 +108,14 @@ bool Scrape::advance() {
     const ssize_t n = ::recv(fd_, piece, sizeof piece, 0);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) return false;
-    if (n < 0) return fail(std::string("broken off: ") + std::strerror(errno));
+    if (n < 0) return fail(std::string("connection lost: ") + std::strerror(errno));
     if (n == 0) break;
     bytes_ += static_cast<std::uint64_t>(n);
     if (head_.size() < 64) head_.append(piece, std::min<std::size_t>(static_cast<std::size_t>(n), 64));
   }
   close();
   // "HTTP/1.1 200 OK"
-  if (head_.size() < 12 || head_.compare(0, 5, "HTTP/") != 0) return fail("no answer in HTTP");
+  if (head_.size() < 12 || head_.compare(0, 5, "HTTP/") != 0) return fail("the answer is not HTTP");
   if (head_[9] != '2') return fail("answered with status " + head_.substr(9, 3));
   return true;
 }

@@ -1,7 +1,7 @@
 #pragma once
-/// One HTTP GET as Prometheus sends it, over the loopback, without ever blocking: the owner polls `fd` for `events`
-/// and calls `advance`. Connections are not kept between scrapes, so each costs the agent one accept more than a
-/// real Prometheus does. Owner-thread.
+/// One HTTP GET as Prometheus sends it, over the loopback. It never blocks: the owner polls `fd` for `events` and calls
+/// `advance`. Connections are closed after each scrape, so a scrape costs the agent one accept more than with a real
+/// Prometheus. Owner-thread.
 
 #include <cstdint>
 #include <string>
@@ -11,10 +11,10 @@
 
 namespace sonde::noise {
 
-/// "http://127.0.0.1:9100/metrics" taken apart. The host is an address of the loopback, or localhost: a name would
-/// have to be looked up, and the measured node is the only one that the work belongs to.
+/// The parts of "http://127.0.0.1:9100/metrics". The host is an address of the loopback, or localhost: any other name
+/// would need a name service, and the work must be on the measured node.
 struct Target {
-  std::string host;  ///< as sent in the Host line
+  std::string host;  ///< as in the Host line
   bool six = false;  ///< [::1]
   int port = 80;
   std::string path = "/";
@@ -23,7 +23,7 @@ struct Target {
 /// Error: noise.agent_bad_option.
 Result<Target> parse_target(std::string_view url);
 
-/// A socket that connects to the loopback, not blocking; -1 when it could not even begin. `done`: connected at once.
+/// A non-blocking socket that connects to the loopback; -1 when it could not begin. `done`: connected at once.
 int connect_loopback(int port, bool six, bool& done);
 
 class Scrape {
@@ -34,13 +34,13 @@ class Scrape {
   ~Scrape() { close(); }
 
   void begin(const Target& target);
-  /// What can be done now. True when it is over: see `failure`.
+  /// Does the work that is possible now. True when the scrape is over: see `failure`.
   bool advance();
   bool under_way() const { return fd_ >= 0; }
   int fd() const { return fd_; }
   short events() const;
   std::uint64_t bytes() const { return bytes_; }
-  const std::string& failure() const { return failure_; }  ///< "" when it went well
+  const std::string& failure() const { return failure_; }  ///< "" after a success
   void close();
 
  private:

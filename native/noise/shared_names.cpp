@@ -13,8 +13,7 @@ namespace sonde::noise {
 namespace {
 
 constexpr std::string_view folder = "/dev/shm/";
-constexpr std::size_t maps_bytes = std::size_t{1}
-                                   << 24;  // the kernel allows a process 65530 mappings, if not told otherwise
+constexpr std::size_t maps_bytes = std::size_t{1} << 24;  // by default the kernel allows a process 65530 mappings
 
 std::set<std::string> mapped_by(const std::string& process) {
   return shared_names_in(read_text("/proc/" + process + "/maps", maps_bytes).value_or(""));

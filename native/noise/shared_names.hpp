@@ -1,5 +1,5 @@
 #pragma once
-/// What an agent made in /dev/shm, so that nothing of it stays there. Linux only. Owner-thread.
+/// The names that an agent created in /dev/shm, to remove them afterwards. Linux only. Owner-thread.
 
 #include <set>
 #include <string>
@@ -9,16 +9,16 @@
 
 namespace sonde::noise {
 
-/// Names below /dev/shm that processes map, as the text of /proc/<pid>/maps lists them; deleted ones are left out.
+/// The names below /dev/shm in the text of /proc/<pid>/maps, without deleted ones.
 std::set<std::string> shared_names_in(const std::string& maps);
 
-/// begin() before the agent starts, look() while it lives, remove() when all of it is gone. A name that was there
-/// before is never the agent's, nor is one that another process maps.
+/// Call begin() before the agent starts, look() while it lives, remove() when all its processes have ended. A name that
+/// existed before, or that another process maps, does not belong to the agent.
 class SharedNames {
  public:
   void begin();
   void look(const std::vector<Process>& agent);
-  /// Removes what look() saw and nobody else maps; what cannot be removed stays.
+  /// Removes the names that look() found and no other process maps. Names that cannot be removed stay.
   void remove();
 
  private:

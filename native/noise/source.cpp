@@ -17,8 +17,8 @@ namespace sonde::noise {
 namespace {
 
 constexpr double longest_piece_ns = 50e3;
-constexpr std::size_t shortest_piece = 64;  // words: 8 cache lines, some 20 ns
-constexpr std::int64_t tellable_ns = 2000;  // a shorter piece is mostly the clock's own cost
+constexpr std::size_t shortest_piece = 64;  // words: 8 cache lines, about 20 ns
+constexpr std::int64_t tellable_ns = 2000;  // in a shorter piece, the clock takes most of the time
 
 std::string percent(double share) {
   char text[32];
@@ -81,9 +81,9 @@ Result<SourceOptions> parse_source_options(const std::vector<std::string>& args)
     ++k;
   }
   if (phase_given && o.unsynchronised)
-    return Error{"noise.bad_option", "--phase-s sets the phase, and --unsync draws one", "give one of the two"};
+    return Error{"noise.bad_option", "--phase-s sets the phase, but --unsync draws one", "give one of the two"};
   if (free_given && o.core >= 0)
-    return Error{"noise.bad_option", "--core pins the source, and --free does not", "give one of the two"};
+    return Error{"noise.bad_option", "--core pins the source, but --free does not", "give one of the two"};
   if (auto fine = check_source(o); !fine) return fine.error();
   return o;
 }
@@ -97,7 +97,7 @@ Result<void> check_source(const SourceOptions& o) {
     return Error{"noise.bad_period",
                  "a period of " + format_duration(o.period_s) + " is not allowed; allowed: " +
                      format_duration(shortest_period_s) + " to " + format_duration(longest_period_s),
-                 "agents wake every 1 s to 60 s; write --period-s 1"};
+                 "agents wake up every 1 s to 60 s; write --period-s 1"};
   const double room = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   if (o.words < 1 || static_cast<double>(o.words) * 8 > room)
     return Error{"noise.bad_words",
@@ -108,12 +108,12 @@ Result<void> check_source(const SourceOptions& o) {
   if (work_s < shortest_work_s)
     return Error{"noise.level_too_low",
                  percent(o.level) + " of " + format_duration(o.period_s) + " is " + format_duration(work_s) +
-                     " of work; a burst takes " + format_duration(shortest_work_s) +
-                     " at least, for waking up is part of it",
+                     " of work; a burst takes at least " + format_duration(shortest_work_s) +
+                     ", because waking up is part of it",
                  o.period_s * 0.5 > shortest_work_s
                      ? "the lowest level at this period is " + percent(shortest_work_s / o.period_s) +
-                           "; or take a period of " + format_duration(shortest_work_s / o.level) + " or more"
-                     : "take a period of " + format_duration(shortest_work_s / o.level) + " or more"};
+                           "; or use a period of " + format_duration(shortest_work_s / o.level) + " or more"
+                     : "use a period of " + format_duration(shortest_work_s / o.level) + " or more"};
   return {};
 }
 
@@ -127,14 +127,14 @@ std::int64_t Grid::at_or_after(std::int64_t time_ns) const {
 }
 
 std::size_t Pieces::next(std::int64_t left_ns) const {
-  // 0.7: a piece that takes a third longer than thought (the array left the cache) still ends before the target.
+  // 0.7: a piece that takes a third longer than estimated (the array left the cache) still ends before the target.
   const double aim_ns = std::min(longest_piece_ns, 0.7 * static_cast<double>(std::max<std::int64_t>(left_ns, 0)));
   return std::max(shortest_piece, static_cast<std::size_t>(aim_ns / ns_per_word_));
 }
 
 void Pieces::took(std::size_t words, std::int64_t ns) {
   if (ns < tellable_ns || words == 0) return;
-  // Half of the new: an array that was evicted between bursts is slow for the first pieces, fast for the later ones.
+  // The mean of old and new: an array evicted between bursts is slow in the first pieces and fast in the later ones.
   ns_per_word_ = 0.5 * ns_per_word_ + 0.5 * static_cast<double>(ns) / static_cast<double>(words);
 }
 
@@ -144,7 +144,7 @@ Result<Footprint> Footprint::make(std::uint64_t words) {
   if (memory == MAP_FAILED)
     return Error{"noise.no_memory",
                  "there is no memory for an array of " + std::to_string(words) + " words (" + format_size(bytes) + ")",
-                 "take fewer with --words"};
+                 "use fewer words with --words"};
   auto* data = static_cast<std::uint64_t*>(memory);
   for (std::size_t k = 0; k < words; ++k) data[k] = k;
   const bool locked = ::mlock(memory, bytes) == 0;

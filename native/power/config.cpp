@@ -1,8 +1,8 @@
-// One table of keys for each section: what is read, what config_keys() tells, and what to_json() writes cannot differ.
+// One table of keys for each section, so that the parser, config_keys() and to_json() always agree.
 #define TOML_EXCEPTIONS 0
 #define TOML_ENABLE_FORMATTERS 0
-// One of 3.3's assertions is wrong of "[[[", where the code after it says what is wrong with the file. Without NDEBUG
-// it would abort, with it the compiler may take it for true.
+// One of 3.3's assertions fails on "[[[", although the code after it reports the error properly. Without NDEBUG it
+// would abort; with NDEBUG the compiler may assume it to be true.
 #undef NDEBUG
 #define TOML_ASSERT(expression) static_cast<void>(0)
 #include "power/config.hpp"
@@ -40,15 +40,15 @@ constexpr std::size_t most_bytes = 4u << 20;
 constexpr double most_power_w = 1e9, year_s = 366 * 86400.0;
 
 struct Context {
-  std::string file;              ///< for error texts
-  std::filesystem::path folder;  ///< paths of the file are relative to where it is
+  std::string file;              ///< for error messages
+  std::filesystem::path folder;  ///< the file's folder, to which its paths are relative
 
   std::string at(const toml::source_region& region) const {
     return (file.empty() ? std::string("power.toml") : file) + ":" + std::to_string(region.begin.line) + ": ";
   }
 };
 
-/// What is wrong with a value; place and key are put before it.
+/// The fault of a value, without place and key.
 using Read = std::optional<std::string>;
 
 std::string exact(double value) {
@@ -57,7 +57,7 @@ std::string exact(double value) {
   return {text, std::to_chars(text, text + sizeof text, value).ptr};
 }
 
-/// "15s", "7d", "500ms": exact, and as people write it in a file.
+/// "15s", "7d", "500ms": exact, in the form that people write.
 std::string short_duration(double s) {
   for (const auto& [unit, name] : {std::pair{86400.0, "d"}, {3600.0, "h"}, {60.0, "min"}})
     if (s >= unit && std::fmod(s, unit) == 0) return exact(s / unit) + name;
@@ -86,7 +86,7 @@ template <typename S> struct Key {
 
 std::string plain(double value) { return std::isfinite(value) ? exact(value) : ""; }
 
-/// A quantity with a unit: a bare number is in SI.
+/// A quantity with a unit: a plain number is in SI units.
 template <typename S, typename M>
 Key<S> quantity(const char* name, const char* field, const char* type, M member, double low, double high,
                 Result<double> (*parse)(std::string_view), std::string (*format)(double), const char* unit,
@@ -106,7 +106,7 @@ Key<S> quantity(const char* name, const char* field, const char* type, M member,
               if (!parsed) return wrong(node);
               value = *parsed;
             } else if (const auto bare = node.is_number() ? node.value<double>()
-                                                          : std::nullopt) {  // none of whole numbers above 2^53
+                                                          : std::nullopt) {  // no default for integers above 2^53
               value = *bare;
             } else {
               return wrong(node);
@@ -211,7 +211,8 @@ template <typename S, typename M> Key<S> flag(const char* name, const char* fiel
           [=](const S& s) { return std::string(std::invoke(member, s) ? "true" : "false"); }};
 }
 
-/// A text; `most` characters, none of them a control's. Names travel as fields of samples, which have such bounds.
+/// A text of at most `most` characters, without control characters. Names travel as fields of samples, which have such
+/// bounds.
 template <typename S, typename M>
 Key<S> text(const char* name, const char* field, M member, const char* what, std::size_t most = 1024) {
   return {name,
@@ -234,7 +235,7 @@ Key<S> text(const char* name, const char* field, M member, const char* what, std
           [=](const S& s) { return json_quote(std::invoke(member, s)); }};
 }
 
-/// A file or folder; a relative one is beside the configuration.
+/// A file or folder; a relative path is relative to the configuration's folder.
 template <typename S, typename M> Key<S> path(const char* name, const char* field, M member, const char* what) {
   Key<S> key = text<S>(name, field, member, what, 4095);
   key.type = "path";
@@ -294,7 +295,7 @@ template <typename S, typename M> Key<S> texts(const char* name, const char* fie
           [=](const S& s) { return json_list(std::invoke(member, s)); }};
 }
 
-/// [[nodes]]: hosts that are alike.
+/// [[nodes]]: hosts with the same properties.
 struct Hosts {
   std::string hosts;
   NodeConfig node;
@@ -333,7 +334,7 @@ std::vector<std::string> policy_names() {
   return out;
 }
 
-// The sections. What each key means is told here, and nowhere else.
+// The sections. This is the only place that defines the meaning of each key.
 
 const std::vector<Key<Config>>& top_keys() {
   static const std::vector<Key<Config>> keys{
@@ -641,7 +642,7 @@ Error bad_value(const Context& context, const toml::source_region& where, const 
           "docs/reference/power-config.md has every key"};
 }
 
-/// Keys of `table` into `into`; `others`: tables within it, which somebody else reads.
+/// Read keys of `table` into `into`; `others`: tables within it that other code reads.
 template <typename S>
 Result<void> read_keys(const toml::table& table, const std::string& section, const std::vector<Key<S>>& keys, S& into,
                        const Context& context, const std::vector<std::string>& others = {}) {
@@ -735,7 +736,7 @@ Result<void> read_nodes(const toml::table& table, Config& config, std::map<std::
   return {};
 }
 
-/// What concerns several keys.
+/// Checks that involve several keys.
 Result<void> check(const Config& config, const toml::table& top, const Context& context) {
   const auto section = [&](const char* name) { return top.get(name) ? top.get(name)->source() : top.source(); };
   if (config.cluster.empty())

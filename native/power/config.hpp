@@ -1,7 +1,7 @@
 #pragma once
-/// The configuration of a power stack: one TOML file for all roles, so that no two of them believe different budgets or
-/// nodes. docs/reference/power-config.md is its manual. An unknown key is an error that names its line and the nearest
-/// known one. Any-thread.
+/// The configuration of a power stack: one TOML file for all roles, so that all of them have the same budget and nodes.
+/// docs/reference/power-config.md is its manual. An unknown key is an error that names its line and the nearest known
+/// key. Any-thread.
 ///
 ///   cluster = "demo"
 ///   [bus]            profile = "/etc/sonde/bus.xml"
@@ -40,7 +40,7 @@ struct BudgetConfig {
   double power_limit_w = unknown;
   std::string policy = "uniform";
   double lease_s = 15, renew_s = 5, period_s = 2, clock_error = 1e-3;
-  double soft_w = unknown;  ///< from here on who may draw less is asked to, before caps are lowered
+  double soft_w = unknown;  ///< from this power on, jobs that can use less are asked to, before caps are lowered
   bool observe = false, without_quorum = false;
 };
 
@@ -50,7 +50,7 @@ struct NodeManagerConfig {
   bool in_step = true;  ///< looks and reports at multiples of their intervals by the time of day
   std::string state = "/var/lib/sonde/power-node";
   double base_w = 0;
-  bool restore = false;  ///< at an orderly end: what the hardware had before the first cap, instead of the safe cap
+  bool restore = false;  ///< at an orderly end: restore the state before the first cap, instead of the safe cap
   std::vector<HardwareSpec> hardware;
 };
 
@@ -59,8 +59,8 @@ struct SystemManagerConfig {
   std::string state = "/var/lib/sonde/power";
   std::string audit = "/var/log/sonde/power-audit.jsonl";
   std::uint64_t audit_bytes = 64u << 20;  ///< then a new file is begun, and the one before the last is removed
-  double takeover_s = 6;                  ///< without a sign of who leads
-  std::uint32_t priority = 0;             ///< of standbys: each waits so many periods longer
+  double takeover_s = 6;                  ///< without a message of the leader
+  std::uint32_t priority = 0;             ///< of standbys: each waits this number of periods longer
   std::string metrics;                    ///< HOST:PORT of OpenMetrics; empty: none
   std::string metrics_token_file;
 };
@@ -69,7 +69,7 @@ struct QueueConfig {
   std::string name;
   std::int32_t priority = 0;
   bool is_default = false;
-  std::vector<std::string> users, groups;     ///< who may use it; both empty: all
+  std::vector<std::string> users, groups;     ///< allowed users; both empty: all
   double default_time_s = 0, max_time_s = 0;  ///< 0: max_time_s; any
   std::uint32_t max_nodes = 0;                ///< of one job; 0: any
   double max_power_w = unknown;               ///< guaranteed to one job, all its nodes together
@@ -84,9 +84,9 @@ struct SchedulerConfig {
   std::string kind = "auto";  ///< slurm, built-in; auto: Slurm where it answers
   std::string state = "/var/lib/sonde/power-jobs";
   double period_s = 1;
-  double fairness = 1;  ///< steps of priority between who had nothing and who had all
+  double fairness = 1;  ///< steps of priority between a user who had nothing and one who had everything
   double fairness_half_life_s = 7 * 86400;
-  double age_s = 86400;       ///< waiting so long counts one step of priority
+  double age_s = 86400;       ///< this waiting time counts one step of priority
   double keep_s = 7 * 86400;  ///< jobs that are over
   std::uint32_t max_waiting = 10000, max_waiting_user = 2500;
   std::vector<QueueConfig> queues;
@@ -98,13 +98,13 @@ struct ResourceManagerConfig {
 };
 
 struct JobManagerConfig {
-  std::string state = "/var/lib/sonde/power-runs";  ///< a folder of each job
+  std::string state = "/var/lib/sonde/power-runs";  ///< with a folder for each job
   std::vector<std::string> launcher;  ///< words before a job's command, {host} for the node; none: this host starts it
-  double grace_s = 10;                ///< from TERM to KILL, of a job that says none
+  double grace_s = 10;                ///< from TERM to KILL, if the job sets none
   double report_s = 10;               ///< between two reports of a job
-  double keep_s = 7 * 86400.0;        ///< what a job left is removed so long after its end
+  double keep_s = 7 * 86400.0;        ///< a job's folder is removed this time after its end
   std::vector<std::string> users;  ///< whose jobs are started; none: the daemon's own user's, of root: all but root's
-  std::string pam_service = "login";   ///< whose account stack of PAM is asked; none: nobody is asked
+  std::string pam_service = "login";   ///< PAM service whose account stack is asked; none: no check
   std::int64_t max_tasks = 10000;      ///< of a job, and of its user on a node; 0: any
   std::uint64_t max_memory_bytes = 0;  ///< of a job on the manager's host; 0: any
 };
@@ -114,11 +114,11 @@ struct WorkflowEngineConfig {
   double look_s = 2;  ///< between two looks at the jobs of a workflow
 };
 
-/// How it is known who orders something about jobs and workflows.
+/// How the sender of an order about jobs and workflows is identified.
 struct UsersConfig {
-  std::string proof = "none";  ///< none: who sends it says it; munge: a credential of MUNGE
+  std::string proof = "none";  ///< none: the sender's statement counts; munge: a credential of MUNGE
   std::vector<std::string> may_speak_for_others{"sonde-workflow-engine", "sonde-job-scheduler"};
-  ///< beside root and the role's own user
+  ///< besides root and the role's own user
 };
 
 struct MonitorConfig {
@@ -132,13 +132,14 @@ struct BridgeConfig {
   std::string name;  ///< empty: this host's name
   std::string broker = "127.0.0.1:1883";
   std::string user, password_file, ca, certificate, key;
-  bool unprotected = false;      ///< a broker on this machine that proves nothing gets the password and gives orders
+  bool unprotected =
+      false;  ///< a broker on this machine without proof of identity gets the password and may give orders
   std::string naming = "sonde";  ///< sonde, examon, sparkplug
   std::string prefix = "sonde";
   std::vector<std::string> to_mqtt, from_mqtt;  ///< topics of the bus, with * and ?
   int qos = 1;
   bool requests = false;                            ///< whether requests may come by MQTT at all
-  std::string state = "/var/lib/sonde/power-mqtt";  ///< of its own: it needs none of the rights that others have
+  std::string state = "/var/lib/sonde/power-mqtt";  ///< its own folder: it needs none of the rights of the others
   std::uint64_t store_bytes = 64u << 20;            ///< control messages that wait for the broker, on disk
   std::string metrics;                              ///< HOST:PORT of OpenMetrics; empty: none
   std::string metrics_token_file;
@@ -168,7 +169,7 @@ struct Config {
 Result<Config> load_config(const std::string& path);
 Result<Config> parse_config(std::string_view toml, const std::string& path = "");
 
-/// Every key with its type, default and meaning: of the manual, of error texts, and of Python.
+/// Every key with its type, default and meaning: for the manual, error messages, and Python.
 struct ConfigKey {
   std::string section, key, type, default_value, what;
 };

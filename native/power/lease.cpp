@@ -34,7 +34,7 @@ Refusal LeaseKeeper::offer(const Grant& grant, std::int64_t now_ns) {
   if (!(grant.lease_s > 0 && grant.lease_s <= limits_.most_lease_s)) return Refusal::bad_lease;
   const std::int64_t until = grant.ticket.at_ns + static_cast<std::int64_t>(grant.lease_s * 1e9);
   if (until <= now_ns) return Refusal::expired;
-  // But for rounding. A cap below the least would be raised by the hardware, above what was lent.
+  // Except for rounding. The hardware would raise a cap below its lowest, above what was lent.
   if (!std::isfinite(grant.cap_w) || grant.cap_w < limits_.min_w - 1e-6 || grant.cap_w > limits_.max_w + 1e-6)
     return Refusal::out_of_range;
   seen_ = grant.fence;

@@ -43,7 +43,7 @@ struct Grant {
 enum class Refusal : std::uint8_t { none, stale_epoch, stale_sequence, void_ticket, expired, bad_lease, out_of_range };
 const char* name_of(Refusal refusal);
 
-/// Of one node. Owner-thread.
+/// The leases of one node. Owner-thread.
 class LeaseKeeper {
  public:
   struct Limits {
@@ -52,14 +52,14 @@ class LeaseKeeper {
     double most_lease_s = 600;  ///< longer leases are refused: nobody could take the power back meanwhile
   };
 
-  /// `seen`: the highest fence that this node has obeyed, which the caller keeps on disk. Limits that are none are the
+  /// `seen`: the highest fence that this node has obeyed, which the caller keeps on disk. Impossible limits are the
   /// caller's error.
   LeaseKeeper(const Limits& limits, std::uint64_t instance, Fence seen = {})
       : limits_(limits), instance_(instance), seen_(std::move(seen)) {}
 
   Ticket ticket(std::int64_t now_ns) const { return {instance_, now_ns}; }
   /// Obeys a fence without changing the cap: a manager that takes over learns what its predecessor lent, and ends it. A
-  /// lease that runs goes on. `none` or `stale_epoch`. Before it is told to anyone the caller keeps seen() on disk.
+  /// lease that runs goes on. `none` or `stale_epoch`. The caller stores seen() on disk before it reports it.
   Refusal fence(const Fence& fence);
   /// `none`: cap_w() is the grant's from now on.
   Refusal offer(const Grant& grant, std::int64_t now_ns);

@@ -10,7 +10,7 @@ namespace sonde::power {
 
 namespace {
 
-constexpr double longest_lease_s = 600;  ///< that a node obeys (LeaseKeeper::Limits)
+constexpr double longest_lease_s = 600;  ///< longest lease that a node obeys (LeaseKeeper::Limits)
 /// Changes of caps below this are not worth a message.
 constexpr double step_w = 0.5;
 
@@ -21,7 +21,7 @@ Result<double> safe_sum(const std::vector<Member>& members, double budget_w) {
     return Error{"power.safe_above_budget",
                  "the safe caps of " + std::to_string(members.size()) + " nodes add up to " + format_power(sum) +
                      ", which is above the budget of " + format_power(budget_w) +
-                     ": it would not hold when nobody manages it",
+                     ": it would be exceeded when no manager leads",
                  "raise the budget, lower safe caps, or take nodes out"};
   return sum;
 }
@@ -32,10 +32,9 @@ Result<Ledger> Ledger::open(const Settings& settings, std::vector<Member> member
   for (std::size_t k = 0; k < members.size(); ++k) {
     const auto& m = members[k];
     const std::string who = "node " + m.name;
-    if (m.name.empty())
-      return Error{"power.bad_node", "a node has no name", "give it the name that its node manager has"};
+    if (m.name.empty()) return Error{"power.bad_node", "a node has no name", "give it the name of its node manager"};
     for (std::size_t i = 0; i < k; ++i)
-      if (members[i].name == m.name) return Error{"power.bad_node", who + " is there twice", "name each once"};
+      if (members[i].name == m.name) return Error{"power.bad_node", who + " is named twice", "name each once"};
     if (!(std::isfinite(m.min_w) && std::isfinite(m.max_w) && m.min_w >= 0 && m.max_w >= m.min_w &&
           m.safe_w >= m.min_w && m.safe_w <= m.max_w))
       return Error{"power.bad_node",
@@ -73,10 +72,10 @@ bool Ledger::heard(std::size_t node, const Report& report, std::int64_t asked_ns
   const Member& member = members_[node];
   if (report.seen > higher_) higher_ = report.seen;
   if (book.heard && report.ticket.instance != book.ticket.instance) {
-    // Of two node managers the later one is who answers what was asked after the other was heard; any other word may
-    // have been long on its way.
+    // If there are two node managers, the later one answers requests that were sent after the other was heard; any
+    // other message may have been delayed.
     if (asked_ns <= book.heard_ns) return book.known;
-    // It does not obey the grants to the other, and the other may still do so, on another machine.
+    // It does not obey the grants to the other one, which may still obey them on another machine.
     std::erase_if(book.earlier, [&](const auto& e) { return e.second.highest_w(now_ns) <= 0; });
     book.earlier[book.ticket.instance] = book;
     Lent& own = book;
@@ -86,7 +85,7 @@ bool Ledger::heard(std::size_t node, const Report& report, std::int64_t asked_ns
       book.earlier.erase(again);
     }
   } else if (book.heard && report.ticket.at_ns <= book.ticket.at_ns) {
-    // Its telemetry was here before its answer, which still says that it obeyed when it was asked.
+    // Its telemetry overtook its answer, which proves that it obeyed when it was asked.
     if (book.known && asked_ns && report.seen == fence_) book.asked_ns = std::max(book.asked_ns, asked_ns);
     return book.known;
   }
@@ -105,7 +104,7 @@ bool Ledger::heard(std::size_t node, const Report& report, std::int64_t asked_ns
   } else if (confirmed != book.sent.end()) {
     book.lent_w = confirmed->cap_w, book.lent_ends_ns = confirmed->ends_ns;
   } else if (!(book.lent_ends_ns > now_ns)) {
-    // Lent by an earlier manager: by the node's word, and for as long as it says.
+    // Lent by an earlier manager: the node's report counts, for as long as it states.
     book.lent_w = std::isfinite(report.lease_w) ? std::clamp(report.lease_w, member.min_w, member.max_w) : member.max_w;
     book.lent_ends_ns =
         now_ns + longest(report.left_s >= 0 && report.left_s <= longest_lease_s ? report.left_s : longest_lease_s);
@@ -135,7 +134,8 @@ bool Ledger::settled(std::int64_t now_ns) const {
 
 bool Ledger::alone(std::int64_t now_ns) const {
   if (!majority_ns_) return false;
-  // Another manager may have lent until a lease of its own after our majority, and that lease runs as long again.
+  // Another manager may have lent until one lease length of its own after our majority, and that lease runs as long
+  // again.
   const double lease_s = std::max(settings_.lease_s, settings_.others_lease_s);
   return now_ns > majority_ns_ + static_cast<std::int64_t>(lease_s * 1e9) + longest(lease_s);
 }
@@ -210,9 +210,9 @@ std::vector<std::pair<std::size_t, Grant>> Ledger::due(const std::vector<double>
     const Member& member = members_[k];
     if (!book.known || std::isnan(caps_w[k])) continue;
     const std::int64_t ends = book.heard_ns + longest(settings_.lease_s);
-    if (ends - now_ns < renew) continue;  // its last word is old: a lease from there would hardly begin
+    if (ends - now_ns < renew) continue;  // its last report is old: a lease from then would hardly begin
     const double cap = std::clamp(caps_w[k], member.min_w, member.max_w);
-    // What the node will be at, if nothing gets lost.
+    // The node's cap if no message gets lost.
     const bool leased = book.lent_ends_ns > now_ns;
     double last = leased ? book.lent_w : member.safe_w;
     std::int64_t last_ends = leased ? book.lent_ends_ns : 0, last_sent = 0;
@@ -221,7 +221,7 @@ std::vector<std::pair<std::size_t, Grant>> Ledger::due(const std::vector<double>
     const bool changed = std::abs(cap - last) >= step_w,
                ending = last_ends - now_ns < longest(settings_.lease_s) - renew,
                unheard = last_sent && now_ns - last_sent >= resend;
-    const bool waits = last_sent && now_ns - last_sent < resend;  // for an answer: nothing new but a lower cap
+    const bool waits = last_sent && now_ns - last_sent < resend;  // an answer is pending: only a lower cap is sent
     if (!(changed || ending || unheard) || (waits && cap >= last - step_w)) continue;
     (cap <= own_w(k, now_ns) ? down : up).push_back({k, cap, last, ends, ending || unheard});
   }
@@ -238,7 +238,7 @@ std::vector<std::pair<std::size_t, Grant>> Ledger::due(const std::vector<double>
   };
   double committed = committed_w(now_ns);
   for (const auto& wish : down) {
-    // Before everybody is known, an earlier manager may count this node at its safe cap as soon as its own lease is
+    // Before all nodes are known, an earlier manager may count this node at its safe cap as soon as its own lease is
     // over, and lend the rest.
     if (!is_settled && wish.cap_w > members_[wish.node].safe_w && committed > settings_.budget_w) continue;
     grant(wish, wish.cap_w);

@@ -1,19 +1,19 @@
 #pragma once
-/// The manager's side of leases: what each node may be at, at the most, and therefore what may be lent now. Whatever is
-/// lost, repeated, reordered or delayed, and whoever dies, the sum of the caps of all nodes stays within the budget.
-/// Pure: the time is an argument.
+/// The manager's side of leases: the most that each node may draw, and therefore what may be lent now. Whatever
+/// messages are lost, repeated, reordered or delayed, and whatever process dies, the sum of the caps of all nodes stays
+/// within the budget. Pure: the time is an argument.
 ///
-/// A node is counted at the highest of: its safe cap, which it goes to by itself; every cap that was lent to it and may
-/// be in force, now or when a message arrives; and what it said that its hardware has. Power is lent only out of what
-/// the budget has beyond these sums, so that caps are lowered first, and raised when that was confirmed or when the old
-/// leases have run out.
+/// A node counts at the highest of: its safe cap, to which it returns by itself; every cap that was lent to it and may
+/// be in force, now or when a message arrives; and the cap that it reported for its hardware. Only the budget beyond
+/// these sums is lent. So caps are lowered first, and raised when the lowering was confirmed or when the old leases
+/// have run out.
 ///
-/// Where another node manager of the same name begins, what was lent to the earlier one counts beside it until that has
+/// When another node manager of the same name starts, the leases of the earlier one count in addition until they have
 /// run out: the earlier one may run on elsewhere, as on a cloned host.
 ///
-/// Of two managers only one can lend: grants above safe caps need that more than half of the nodes obeyed the manager's
-/// fence within the last lease, and a node obeys one. One that takes over counts nodes that it does not hear at their
-/// most until no lease of another can run.
+/// Of two managers only one can lend: grants above safe caps require that more than half of the nodes obeyed the
+/// manager's fence within the last lease, and a node obeys only one. A manager that takes over counts nodes that it
+/// does not hear at their highest power until no lease of another manager can run.
 
 #include <algorithm>
 #include <cstdint>
@@ -29,18 +29,18 @@ namespace sonde::power {
 struct Member {
   std::string name;
   double min_w = 0, max_w = 0;
-  double safe_w = 0;  ///< what it goes to by itself
+  double safe_w = 0;  ///< the cap to which it returns by itself
 };
 
-/// What a node says, in an answer or in its telemetry.
+/// A node's report, in an answer or in its telemetry.
 struct Report {
   Ticket ticket;
   Fence seen;
-  std::uint64_t sequence = 0;  ///< of the grant in force, or the last, under `seen`
+  std::uint64_t sequence = 0;  ///< of the grant in force, or of the last one, under `seen`
   bool leased = false;
   double left_s = 0;   ///< of its lease
-  double lease_w = 0;  ///< what it was lent
-  double cap_w = 0;    ///< what its hardware was read back to have; NaN: it cannot tell
+  double lease_w = 0;  ///< the cap of its lease
+  double cap_w = 0;    ///< the cap read back from its hardware; NaN: unknown
 };
 
 class Ledger {
@@ -48,12 +48,12 @@ class Ledger {
   struct Settings {
     double budget_w = 0;
     double lease_s = 15;
-    double others_lease_s = 0;  ///< the longest for which another manager may have lent, as far as that is known
-    double renew_s = 5;         ///< a lease is renewed when so much of it has gone; below lease_s
-    double resend_s = 1;        ///< a grant that nobody confirmed is sent again
+    double others_lease_s = 0;  ///< the longest lease that another manager may have given, as far as it is known
+    double renew_s = 5;         ///< a lease is renewed when this part of it has passed; below lease_s
+    double resend_s = 1;        ///< an unconfirmed grant is sent again after this time
     double clock_error = 1e-3;  ///< how much slower a node's clock may run than the manager's, as a share: leases are
                                 ///< counted longer by it
-    /// Lend although others than half of the nodes are heard: for one manager without a standby, where most nodes are
+    /// Lend even if fewer than half of the nodes are heard: for one manager without a standby, when most nodes are
     /// switched off.
     bool without_quorum = false;
   };
@@ -62,57 +62,54 @@ class Ledger {
   /// power.bad_lease.
   static Result<Ledger> open(const Settings& settings, std::vector<Member> members, Fence own);
 
-  /// A node said something, that arrived at `now_ns`; asked_ns: when the question was sent that it answers, 0: it was
-  /// not asked (telemetry). A report that comes after a newer one changes nothing; of a node manager that started anew
-  /// counts what it answers to a question that was sent after the earlier one was heard. Returns whether the node obeys
-  /// this ledger's fence; false: it has seen a higher one (see higher()), or has to be asked.
+  /// A report of a node that arrived at `now_ns`; asked_ns: when its request was sent, 0: no request (telemetry). A
+  /// report older than the last one changes nothing. Of a restarted node manager, only answers count to requests that
+  /// were sent after the earlier one was heard. Returns whether the node obeys this ledger's fence; false: it has seen
+  /// a higher one (see higher()), or must be asked.
   bool heard(std::size_t node, const Report& report, std::int64_t asked_ns, std::int64_t now_ns);
 
-  /// From now on. A budget below the sum of safe caps is refused (power.safe_above_budget) and changes nothing. A
-  /// smaller one takes as long as it takes to lower the caps: until then committed_w() is above it, and nothing is lent
+  /// Valid from now on. A budget below the sum of safe caps is refused (power.safe_above_budget) and changes nothing. A
+  /// lower budget takes effect as the caps are lowered: until then committed_w() is above it, and nothing is lent
   /// beyond what each node may have anyway.
   Result<void> set_budget(double budget_w);
 
-  /// Another manager lends, or lent, for so long.
+  /// Another manager lends, or lent, for this time.
   void others_lease(double lease_s) { settings_.others_lease_s = std::max(settings_.others_lease_s, lease_s); }
 
-  /// What to send now, so that the nodes come nearer to `caps_w` (one for each member, within its range; NaN: as it
-  /// is): decreases at once, increases as far as the budget has room, renewals. What is returned counts as sent. Nodes
-  /// that did not say a ticket yet get nothing.
+  /// The grants to send now, so that the nodes come nearer to `caps_w` (one for each member, within its range; NaN:
+  /// unchanged): decreases at once, increases as far as the budget allows, renewals. Returned grants count as sent.
+  /// Nodes without a known ticket get none.
   std::vector<std::pair<std::size_t, Grant>> due(const std::vector<double>& caps_w, std::int64_t now_ns);
 
-  /// Other node managers of that name that run as well (namesakes.hpp), and what each may be at, at most: counted
-  /// beside the one that is lent to.
+  /// Other node managers of the same name that also run (namesakes.hpp), and the most that each may draw: counted in
+  /// addition to the one that is lent to.
   void beside(std::size_t node, std::vector<std::pair<std::uint64_t, double>> others);
 
-  /// What the nodes may be at together, at most.
+  /// The most that all nodes together may draw.
   double committed_w(std::int64_t now_ns) const;
-  /// Whether more than half of the nodes answered within the last lease, as obeying this ledger.
+  /// Whether more than half of the nodes answered within the last lease that they obey this ledger.
   bool quorum(std::int64_t now_ns) const;
-  /// The same of questions that were sent at `since_ns` or later: then no other manager had their majority at that
-  /// time.
+  /// The same for requests that were sent at `since_ns` or later: then no other manager had a majority at that time.
   bool quorum_since(std::int64_t since_ns) const;
-  /// Whether no lease of an earlier manager can run any more that this one does not know.
+  /// Whether every lease of an earlier manager that may still run is known.
   bool settled(std::int64_t now_ns) const;
-  /// Whether no lease of an earlier manager can run any more at all.
+  /// Whether no lease of an earlier manager can still run.
   bool alone(std::int64_t now_ns) const;
-  /// The most that all node managers of one name may be at, together.
+  /// The most that all node managers of one name together may draw.
   double committed_w(std::size_t node, std::int64_t now_ns) const;
-  /// The same of the one alone that is lent to.
+  /// The same for the one node manager that is lent to.
   double own_w(std::size_t node, std::int64_t now_ns) const;
-  /// What a node said last, as it is now: its safe cap once its lease has run out.
+  /// The node's last reported cap, as of now: its safe cap once its lease has run out.
   double confirmed_w(std::size_t node, std::int64_t now_ns) const;
   bool known(std::size_t node) const { return books_[node].known; }
-  bool stuck(std::size_t node) const {
-    return books_[node].stuck;
-  }  ///< its hardware has more than it was lent, by its own word
+  bool stuck(std::size_t node) const { return books_[node].stuck; }  ///< its hardware reports more than it was lent
   std::int64_t heard_ns(std::size_t node) const { return books_[node].heard_ns; }
   const std::vector<Member>& members() const { return members_; }
   const Settings& settings() const { return settings_; }
   const Fence& fence() const { return fence_; }
-  /// The highest fence that any node told. Above fence(): somebody has taken over, and this manager steps back.
+  /// The highest fence in any node's report. Above fence(): another manager has taken over, and this one steps back.
   const Fence& higher() const { return higher_; }
-  std::size_t find(const std::string& node) const;  ///< members().size(): there is none
+  std::size_t find(const std::string& node) const;  ///< members().size(): not found
 
  private:
   struct Sent {
@@ -129,14 +126,14 @@ class Ledger {
     double highest_w(std::int64_t now_ns) const;
   };
   struct Book : Lent {
-    bool known = false;  ///< it obeys this fence: whatever may be in force stands here
+    bool known = false;  ///< it obeys this fence: everything that may be in force is recorded here
     bool heard = false;
     Ticket ticket;
-    std::int64_t heard_ns = 0;              ///< when that ticket came
+    std::int64_t heard_ns = 0;              ///< when that ticket arrived
     std::int64_t asked_ns = 0;              ///< of the last answer under this fence
-    double told_w = 0;                      ///< its hardware
-    bool stuck = false;                     ///< that is above what it should be
-    std::map<std::uint64_t, Lent> earlier;  ///< by instance: other node managers of that name
+    double told_w = 0;                      ///< the cap of its hardware
+    bool stuck = false;                     ///< that cap is above what it should be
+    std::map<std::uint64_t, Lent> earlier;  ///< by instance: other node managers of the same name
     std::vector<std::pair<std::uint64_t, double>> beside;
   };
   Ledger(const Settings& settings, std::vector<Member> members, Fence own);

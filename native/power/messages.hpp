@@ -1,7 +1,7 @@
 #pragma once
-/// What the power stack says over the bus. Topics and request names are those of the REGALE library; what it left out
-/// is here: units, times, who is meant, what went wrong, and whose word counts. src/sonde/power/stack/power.idl is the
-/// same as IDL (a test holds them together).
+/// The messages of the power stack on the bus. Topics and request names are those of the REGALE library. This file adds
+/// what the library left open: units, times, addressees, errors, and which manager's orders count.
+/// src/sonde/power/stack/power.idl is the same as IDL (a test compares them).
 ///
 ///   NodeManager_get, NodeManager_set                      requests to a node: the target of a call is the node's name
 ///   SystemPowerManager_get, SystemPowerManager_set        requests to the system manager: target "active", or a
@@ -36,10 +36,10 @@ inline constexpr const char* job_telemetry = "Monitor_report_job_telemetry";
 inline constexpr const char* cluster_telemetry = "Monitor_report_cluster_telemetry";
 }  // namespace topic
 
-/// The system manager that leads answers to this name beside its own.
+/// The leading system manager answers to this name in addition to its own.
 inline constexpr const char* active_manager = "active";
 
-/// Codes of replies beyond bus::ReplyCode's.
+/// Codes of replies in addition to bus::ReplyCode's.
 enum class PowerCode : std::uint32_t {
   stale_epoch = 1000,
   stale_sequence = 1001,
@@ -48,17 +48,17 @@ enum class PowerCode : std::uint32_t {
   bad_lease = 1004,
   out_of_range = 1005,
   read_only = 1006,         ///< the node's hardware takes no cap
-  hardware_failed = 1007,   ///< it was told, and does not do it
-  not_active = 1008,        ///< a standby: ask the one that leads
+  hardware_failed = 1007,   ///< it received the cap, and does not follow
+  not_active = 1008,        ///< a standby: ask the leader
   budget_too_small = 1009,  ///< below the sum of safe caps
 };
 
 enum class NodeAsk : std::uint8_t { GET_INFO_NODE, GET_POWER_NODE, GET_POWERCAP_NODE, GET_FREQ_NODE };
 enum class NodeOrder : std::uint8_t { SET_POWER_NODE, FENCE_NODE };
 enum class SystemAsk : std::uint8_t { GET_INFO, GET_POWER };
-/// Orders go to the manager that leads, and only while more than half of the nodes obey it (not_active otherwise): only
-/// then is its budget the cluster's. A changed budget is on its disk, and was told to the standbys, before it is
-/// answered; with what did not work of the latter the reply's message is not empty, although its code is ok.
+/// Orders go to the leading manager, and are accepted only while more than half of the nodes obey it (not_active
+/// otherwise): only then is its budget the cluster's. A changed budget is on its disk, and was sent to the standbys,
+/// before the answer. If the standbys did not all confirm, the reply's message is not empty, although its code is ok.
 enum class SystemOrder : std::uint8_t {
   SET_POWER,  ///< the cluster's budget is `budget_w`; ends a SHED
   SHED,       ///< the budget without its `share` (0.2: 80 % are left), for `for_s`; then it is by itself what it was.
@@ -68,7 +68,7 @@ enum class SystemOrder : std::uint8_t {
   END_JOB
 };
 
-/// A Report (ledger.hpp) as it travels.
+/// A Report (ledger.hpp) as a message.
 struct LeaseState {
   std::uint64_t instance = 0;
   std::int64_t ticket_ns = 0;
@@ -82,7 +82,7 @@ struct LeaseState {
   Report report() const;
 };
 
-/// One thing that has power of its own: a package, a GPU, a whole node.
+/// A part with power of its own: a package, a GPU, a whole node.
 struct DomainState {
   std::string name;  ///< "package-0", "gpu-1", "node"
   Source source = Source::none;
@@ -93,7 +93,7 @@ struct DomainState {
 struct FrequencyState {
   std::string name;                                                 ///< "policy0"
   double current_hz = unknown, min_hz = unknown, max_hz = unknown;  ///< the limits that are set
-  double least_hz = unknown, most_hz = unknown;                     ///< what the hardware has
+  double least_hz = unknown, most_hz = unknown;                     ///< the limits of the hardware
   std::string governor;
 };
 
@@ -119,7 +119,7 @@ struct NodeCommand {
   Grant grant() const;
 };
 
-/// What was not asked for is empty.
+/// Fields that were not requested are empty.
 struct NodeAnswer {
   std::string node;
   std::int64_t at_ns = 0;
@@ -135,15 +135,15 @@ struct NodeTelemetry {
   std::int64_t at_ns = 0;
   double period_s = 0;
   Source source = Source::none;                  ///< of power_w
-  double power_w = unknown, energy_j = unknown;  ///< energy: since the node manager began; it never falls
+  double power_w = unknown, energy_j = unknown;  ///< energy since the node manager began; it never falls
   LeaseState lease;
   std::vector<DomainState> domains;
   std::vector<FrequencyState> frequencies;
   std::vector<SensorState> sensors;
-  std::string trouble;  ///< a code and a sentence: what is wrong with the hardware; empty: nothing
+  std::string trouble;  ///< a code and a sentence about a fault of the hardware; empty: none
   std::int64_t cap_since_ns =
       0;  ///< CLOCK_REALTIME: since when the hardware has lease.cap_w; where that is more than before, since it may
-          ///< have it. 0: not known. A change is told at once, beside the reports that come each period_s
+          ///< have it. 0: not known. A change is reported at once, besides the reports of each period_s
 };
 
 struct JobTelemetry {
@@ -161,18 +161,18 @@ struct ClusterTelemetry {
   std::string cluster, manager;
   std::int64_t at_ns = 0;
   std::uint64_t epoch = 0,
-                budget_version = 0;  ///< the version grows with each change of the budget, and with who changes it
+                budget_version = 0;  ///< the version grows with each change of the budget, and with a new leader
   std::string state;                 ///< active, observing, stepping-back; in answers also standby
   std::string policy;
   double period_s = 0, lease_s = 0, budget_w = 0,
-         safe_w = 0;             ///< safe: what the nodes come to together when nobody manages
-  double committed_w = unknown;  ///< what they may be at, at most; with safe caps for `unknown_nodes`
-  double power_w = unknown;      ///< of those that were heard
+         safe_w = 0;             ///< safe: the sum when no manager leads
+  double committed_w = unknown;  ///< the most that they may draw; `unknown_nodes` count at their safe caps
+  double power_w = unknown;      ///< of the nodes that were heard
   std::uint32_t nodes = 0, heard = 0, leased = 0;
-  double restored_w = unknown;  ///< while a part of the budget is shed: what it will be again, in shed_left_s
+  double restored_w = unknown;  ///< while a part of the budget is shed: the budget after shed_left_s
   double shed_left_s = 0;
-  std::uint32_t unknown_nodes = 0;  ///< of a manager that took over: whose leases by an earlier one are not known yet
-  double unknown_w = 0;             ///< what these may be at beyond `committed_w`, at most: nothing is lent out of that
+  std::uint32_t unknown_nodes = 0;  ///< after a takeover: nodes whose earlier leases are not known yet
+  double unknown_w = 0;             ///< the most that these may draw beyond `committed_w`: nothing of it is lent
 };
 
 struct SystemQuery {
@@ -192,16 +192,16 @@ struct SystemCommand {
 struct NodeShare {
   std::string node;
   bool heard = false, leased = false;
-  /// committed_w: what it may be at, at most; NaN: not known yet, or its manager does not lead.
+  /// committed_w: the most that it may draw; NaN: not known yet, or its manager does not lead.
   double power_w = unknown, cap_w = unknown, committed_w = unknown, wanted_w = unknown, min_w = unknown,
          max_w = unknown, safe_w = unknown;
-  double age_s = unknown;  ///< since it was heard
+  double age_s = unknown;  ///< since it was last heard
   std::string job, trouble;
 };
 
 struct SystemAnswer {
   ClusterTelemetry cluster;
-  std::vector<std::string> services;  ///< GET_INFO: requests that are served
+  std::vector<std::string> services;  ///< GET_INFO: the requests that are served
   std::vector<NodeShare> nodes;       ///< GET_POWER
   double comply_s = unknown;  ///< SET_POWER, SHED: how long it took until no more was committed than the new budget;
                               ///< NaN: not yet (see wait_s)

@@ -7,7 +7,7 @@ namespace sonde::power {
 
 namespace {
 
-constexpr std::size_t max_instances = 16;  ///< one that begins anew again and again takes no memory
+constexpr std::size_t max_instances = 16;  ///< a node manager that restarts again and again must not fill the memory
 
 std::int64_t ns(double s) { return static_cast<std::int64_t>(s * 1e9); }
 
@@ -27,7 +27,7 @@ void Namesakes::heard(const Report& report, double power_w, const Member& member
     all_.push_back({report.ticket.instance, report.ticket.at_ns, now_ns});
     one = all_.end() - 1;
   } else if (report.ticket.at_ns <= one->ticket_ns) {
-    // An answer that telemetry overtook still proves when it ran.
+    // An answer that telemetry overtook still proves that it ran.
     if (asked_ns) one->alive_ns = std::max(one->alive_ns, asked_ns);
     return;
   }

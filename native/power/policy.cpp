@@ -26,7 +26,7 @@ class Uniform final : public Policy {
  public:
   std::string_view name() const override { return "uniform"; }
   void propose(double budget_w, std::span<const NodeView> nodes, std::span<double> caps) override {
-    // Equal caps, not equal amounts above the least: levelled from 0, then from each one's least.
+    // Equal caps, not equal amounts above the lowest cap: levelled from 0, then from each node's lowest cap.
     const Columns c(nodes);
     std::vector<double> edges;
     for (std::size_t k = 0; k < nodes.size(); ++k) edges.push_back(c.min[k]), edges.push_back(c.max[k]);
@@ -36,7 +36,7 @@ class Uniform final : public Policy {
       for (std::size_t k = 0; k < nodes.size(); ++k) s += std::clamp(at, c.min[k], c.max[k]);
       return s;
     };
-    // The sum grows with the level and is straight between two edges.
+    // The sum grows with the level, linearly between two edges.
     double at = edges.empty() ? 0 : edges.front();
     for (std::size_t k = 1; k < edges.size(); ++k) {
       const double below = sum(edges[k - 1]), above = sum(edges[k]);
@@ -51,7 +51,7 @@ class Uniform final : public Policy {
   }
 };
 
-/// Above the least, in proportion to what each wants.
+/// Above the lowest cap, in proportion to each node's demand.
 class Proportional final : public Policy {
  public:
   explicit Proportional(const PolicySettings& s) : demands_(s.margin) {}
@@ -71,7 +71,7 @@ class Proportional final : public Policy {
   Demands demands_;
 };
 
-/// First what is guaranteed, then by weight up to what each wants, then the rest by weight.
+/// Guarantees first, then by weight up to the demands, then the rest by weight.
 class Fair final : public Policy {
  public:
   explicit Fair(const PolicySettings& s) : demands_(s.margin) {}
@@ -84,7 +84,7 @@ class Fair final : public Policy {
       guaranteed.push_back(std::clamp(nodes[k].guaranteed_w, nodes[k].min_w, nodes[k].max_w));
       wanted.push_back(std::max(guaranteed.back(), demands_.wants_w(k)));
     }
-    // A budget that does not hold all guarantees is shared towards them, none being left with less than its least.
+    // A budget below the sum of the guarantees is shared towards them; no node gets less than its lowest cap.
     auto floor = level(budget_w, c.min, guaranteed, c.weight);
     floor = level(budget_w, floor, wanted, c.weight);
     const auto levelled = level(budget_w, floor, c.max, c.weight);
@@ -95,8 +95,8 @@ class Fair final : public Policy {
   Demands demands_;
 };
 
-/// Nodes keep what they use and some room; those that come against their cap are given what others leave, by weight.
-/// Idea: EAR's cluster power capping, where nodes ask for more and idle ones release.
+/// Nodes keep what they use and a reserve; nodes at their caps get what others leave, by weight. Idea: EAR's cluster
+/// power capping, where nodes ask for more and idle ones release.
 class Greedy final : public Policy {
  public:
   explicit Greedy(const PolicySettings& s) : margin_(s.margin), demands_(s.margin) {}
@@ -110,7 +110,7 @@ class Greedy final : public Policy {
       const double cap = known(n.cap_w, n.max_w), wants = demands_.wants_w(k);
       const bool held = !std::isfinite(n.power_w) || demands_.held_back(k);
       const bool asks = held && (n.job || !std::isfinite(n.power_w));
-      // One without a job is not given what others may ask for, but it grows as it needs to.
+      // A node without a job gets no power that others may ask for, but it grows as it needs to.
       keep.push_back(std::clamp(asks   ? std::min(cap, wants)
                                 : held ? std::min(n.power_w * (1 + margin_), wants)
                                        : wants,
@@ -127,8 +127,8 @@ class Greedy final : public Policy {
   Demands demands_;
 };
 
-/// Nodes of a job that are early give to those that are late, within what the job had; jobs among each other by weight.
-/// Idea: GEOPM's power balancer, which levels the times of iterations.
+/// Early nodes of a job give power to late ones, within the job's power; jobs among each other by weight. Idea: GEOPM's
+/// power balancer, which equalises iteration times.
 class Slack final : public Policy {
  public:
   explicit Slack(const PolicySettings& s) : fair_(s), step_(s.step) {}
@@ -152,7 +152,7 @@ class Slack final : public Policy {
       }
       mean_s /= static_cast<double>(members.size());
       if (members.size() < 2 || !timed || had <= 0) continue;
-      // From what each has now, so that what earlier periods mended stays mended.
+      // Start from the present caps, so that earlier corrections stay.
       std::vector<double> low, high, wish;
       for (const auto k : members) {
         const double now = known(nodes[k].cap_w, caps[k]) * allotted / had;
@@ -171,15 +171,15 @@ class Slack final : public Policy {
   double step_;
 };
 
-/// Caps that nobody feels, until the cluster comes near its budget; then as Fair. Idea: EAR's soft cluster cap, which
-/// is set in nodes only from a share of the limit on. The sum of caps is within the budget here, too: where it does not
-/// hold all nodes at their highest, what nodes do not use is shared.
+/// No node is limited until the cluster comes near its budget; then as Fair. Idea: EAR's soft cluster cap, which sets
+/// caps on nodes only above a share of the limit. The sum of caps is within the budget here, too: if it is too small
+/// for the highest caps of all nodes, unused power is shared.
 class Soft final : public Policy {
  public:
   explicit Soft(const PolicySettings& s) : fair_(s), demands_(s.margin), soft_w_(s.soft_w), near_(s.near) {}
   std::string_view name() const override { return "soft"; }
   void propose(double budget_w, std::span<const NodeView> nodes, std::span<double> caps) override {
-    // Of both, so that either knows what the nodes want when its turn comes.
+    // Both policies see the nodes, so that each knows their demands when its turn comes.
     fair_.propose(budget_w, nodes, caps);
     demands_.see(nodes);
     double drawn = 0;
@@ -196,7 +196,7 @@ class Soft final : public Policy {
   }
 
  private:
-  static constexpr double again = 0.9;  // of where it began
+  static constexpr double again = 0.9;  // share of the threshold at which it began
   Fair fair_;
   Demands demands_;
   double soft_w_, near_;
@@ -228,7 +228,7 @@ void Demands::see(std::span<const NodeView> nodes) {
     if (std::isfinite(n.demand_w)) {
       is = n.demand_w;
     } else if (held_[k]) {
-      // Nearer to it than a node that is content comes: (1 + margin)(1 - margin/2)(1 - margin/5) is above 1.
+      // Nearer to its cap than a content node comes: (1 + margin)(1 - margin/2)(1 - margin/5) is above 1.
       if (cap >= is * (1 - margin_ / 5)) is = unknown;
     } else if (std::isfinite(n.power_w)) {
       const double now = std::max(0.0, n.power_w) * (1 + margin_);
@@ -244,7 +244,7 @@ std::vector<double> level(double total, std::span<const double> low, std::span<c
   std::vector<double> out(low.begin(), low.end());
   double left = total - std::accumulate(low.begin(), low.end(), 0.0);
   if (!(left > 0)) return out;
-  // In the order in which they become full, as what each has above its low grows by weight.
+  // Sorted by when they become full, while each grows above its low in proportion to its weight.
   std::vector<std::size_t> order(n);
   std::iota(order.begin(), order.end(), std::size_t{0});
   const auto full_at = [&](std::size_t k) { return (high[k] - low[k]) / weight[k]; };
@@ -261,7 +261,7 @@ std::vector<double> level(double total, std::span<const double> low, std::span<c
     heavy -= weight[order[i]];
     order[i] = n;  // it is full
   }
-  heavy = 0;  // anew: what was taken away leaves rounding
+  heavy = 0;  // summed again: subtraction leaves rounding errors
   for (const auto k : order)
     if (k < n) heavy += weight[k];
   if (!(heavy > 0)) return out;
@@ -284,7 +284,7 @@ Result<Shares> share(Policy& policy, double budget_w, std::span<const NodeView> 
                    "weights are above 0"};
     least += n.min_w;
   }
-  // The least caps may add up to the budget itself, but for rounding.
+  // The lowest caps may add up to the budget itself, except for rounding.
   if (!std::isfinite(budget_w) || budget_w < least * (1 - 1e-12))
     return Error{"power.budget_too_small",
                  "the budget of " + watts(budget_w) + " is below " + watts(least) + ", the sum of the least caps of " +
@@ -302,7 +302,7 @@ Result<Shares> share(Policy& policy, double budget_w, std::span<const NodeView> 
   }
   if (out.sum_w > budget_w) {
     if (out.sum_w > budget_w * (1 + 1e-9)) out.corrected = true;
-    // What is above the least shrinks by one factor: it is within the ranges, and below the budget by more than
+    // The amounts above the lowest caps shrink by one factor: the caps stay in range, and below the budget by more than
     // rounding.
     const double above = out.sum_w - least, room = std::max(0.0, (budget_w - least) * (1 - 1e-12));
     out.sum_w = 0;

@@ -1,7 +1,6 @@
 #pragma once
-/// How a budget is shared over nodes: pure functions of what is known of them, the same live and in `sonde power
-/// whatif`. All power in W. A policy proposes; share() holds it to the limits, and the ledger (ledger.hpp) decides what
-/// may be granted when.
+/// How a budget is shared among nodes: pure functions, used live and in `sonde power whatif`. All power in W. A policy
+/// proposes; share() enforces the limits, and the ledger (ledger.hpp) decides what may be granted when.
 
 #include <cstdint>
 #include <limits>
@@ -17,31 +16,31 @@ namespace sonde::power {
 
 inline constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 
-/// A node as a policy sees it. What is unknown is NaN; a policy then takes the node for one that wants all it can get.
+/// A node as a policy sees it. Unknown values are NaN; a policy then assumes that the node wants all it can get.
 struct NodeView {
   double min_w = 0, max_w = 0;   ///< caps that it can be given
-  double guaranteed_w = 0;       ///< never less than this, where the budget allows it for all
+  double guaranteed_w = 0;       ///< never less than this, if the budget allows it for all nodes
   double weight = 1;             ///< above 0: of the job that runs there
-  double power_w = unknown;      ///< what it drew of late
-  double demand_w = unknown;     ///< what it would draw without a cap, where somebody estimates that
-  double cap_w = unknown;        ///< what it has now
-  double iteration_s = unknown;  ///< how long its part of the job's loop takes
+  double power_w = unknown;      ///< its recent power
+  double demand_w = unknown;     ///< its power without a cap, if it is estimated
+  double cap_w = unknown;        ///< its present cap
+  double iteration_s = unknown;  ///< the time of its part of the job's loop
   std::uint32_t job = 0;         ///< nodes of one number wait for each other; 0: idle
-  double power_cap_w = unknown;  ///< the lowest cap that it had while it drew power_w; unknown: cap_w
+  double power_cap_w = unknown;  ///< its lowest cap while it drew power_w; unknown: cap_w
 };
 
-/// What nodes would draw without their caps, as far as it ever showed. A node that comes against its cap shows no more
-/// than that it wants at least so much: it is taken for what it wanted when it was last seen below its cap, and for one
-/// that wants all it can get once it uses that up, too. So that caps do not follow noise, what is known stays until it
-/// is wrong by a good part of `margin`. Nodes in the same order each time.
+/// Estimates what nodes would draw without their caps. A node at its cap shows only that it wants at least that power:
+/// its demand is assumed to be what it was when the node was last seen below its cap, and unlimited once it uses that
+/// up, too. An estimate stays until it is wrong by a good part of `margin`, so that caps do not follow noise. The nodes
+/// must be in the same order each time.
 class Demands {
  public:
   /// `margin`: room above what a node draws, as a share of its power.
   explicit Demands(double margin = 0.05) : margin_(margin) {}
   void see(std::span<const NodeView> nodes);
-  /// Of one that see() saw: the cap that it could use, within its range; its highest where nothing is known.
+  /// For a node seen by see(): the cap that it could use, within its range; its highest cap if nothing is known.
   double wants_w(std::size_t node) const { return wants_[node]; }
-  /// It came against its cap when it was last seen.
+  /// Whether it was at its cap when it was last seen.
   bool held_back(std::size_t node) const { return held_[node]; }
 
  private:
@@ -54,11 +53,12 @@ class Policy {
  public:
   virtual ~Policy() = default;
   virtual std::string_view name() const = 0;
-  /// Fills `caps`, one for each node. Called once a period, with the nodes in the same order; it may remember.
+  /// Fills `caps`, one for each node. Called once a period, with the nodes in the same order; a policy may remember
+  /// data.
   virtual void propose(double budget_w, std::span<const NodeView> nodes, std::span<double> caps) = 0;
 };
 
-/// What share() made of a proposal.
+/// The result of share().
 struct Shares {
   std::vector<double> caps_w;
   double sum_w = 0;
@@ -66,7 +66,7 @@ struct Shares {
 };
 
 /// Caps within each node's range whose sum is at most the budget, whatever the policy proposes. Errors:
-/// power.budget_too_small (below the sum of the least caps; both are named), power.bad_node (a range that is none, a
+/// power.budget_too_small (below the sum of the least caps; both are named), power.bad_node (an empty range, a
 /// weight that is not above 0).
 Result<Shares> share(Policy& policy, double budget_w, std::span<const NodeView> nodes);
 

@@ -1,6 +1,5 @@
 #pragma once
-/// Where a number of the power stack comes from, and of what it is. Names travel, so that none is ever given another
-/// meaning.
+/// The origin of a number of the power stack, and its kind. Names are sent, so that a value never changes its meaning.
 
 #include <cstdint>
 #include <optional>
@@ -8,7 +7,7 @@
 
 namespace sonde::power {
 
-/// Never another than what was read: simulated hardware is asked for by name.
+/// Always the source that was read: simulated hardware must be requested by name.
 enum class Source : std::uint8_t { none, powercap, cpufreq, nvml, redfish, ipmi, simulated };
 enum class SensorKind : std::uint8_t { power, energy, temperature, voltage, fan, utilisation };
 

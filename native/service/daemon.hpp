@@ -1,5 +1,5 @@
 #pragma once
-/// What every daemon does at its edges: wait to be ended, say that it is ready, not outlive who started it.
+/// The common part of every daemon: wait for its end, report that it is ready, and not outlive its parent.
 /// Owner-thread.
 
 #include <csignal>

@@ -68,8 +68,8 @@ std::string answer(const std::string& request, const std::string& token, const s
   return page("405 Method Not Allowed", "text/plain", "only GET\n");
 }
 
-/// Who has an address, as far as addresses tell; empty for all of loopback. Of IPv6 it is the first 64 bits: one host
-/// can have as many addresses with these as it likes.
+/// The owner of an address, as far as addresses show it; empty for all of loopback. For IPv6 it is the first 64 bits:
+/// one host can have any number of addresses with these.
 std::string peer_of(const sockaddr_storage& address) {
   const auto of_four = [](const unsigned char* bytes) {
     return bytes[0] == 127 ? std::string() : std::string(reinterpret_cast<const char*>(bytes), 4);
@@ -162,8 +162,8 @@ struct Http::Impl {
     return true;
   }
 
-  /// The oldest of the peer that has the most. One that has not asked yet does not go before others: beside connections
-  /// that ask and do not read, each new one would be dropped before it asks.
+  /// The oldest connection of the peer that has the most. A connection without a request is not preferred: next to
+  /// connections that send requests and do not read, each new one would be dropped before its request.
   static void drop_one(std::list<Connection>& all) {
     const auto places = [&all](const Connection& one) {
       return std::count_if(all.begin(), all.end(), [&one](const Connection& c) { return c.peer == one.peer; });

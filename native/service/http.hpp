@@ -11,8 +11,8 @@
 
 namespace sonde::service {
 
-/// What is to be sent for a whole request, its fields included: the page, or why not. token: as in HttpConfig. Whatever
-/// `metrics` throws is an answer, too. Any-thread, as far as `metrics` is.
+/// The response to a complete request with its fields: the page, or the reason for its refusal. token: as in
+/// HttpConfig. An exception from `metrics` gives a response, too. Any-thread, as far as `metrics` is.
 std::string http_answer(const std::string& request, const std::string& token,
                         const std::function<std::string()>& metrics);
 
@@ -30,8 +30,9 @@ struct HttpConfig {
 
 class Http {
  public:
-  /// `metrics` gives the OpenMetrics text; called by the serving thread. Who does not ask for that format gets
-  /// Prometheus' older one, made of it. Errors: service.bad_address, service.cannot_listen, service.not_loopback.
+  /// `metrics` gives the OpenMetrics text; called by the serving thread. A client that does not request that format
+  /// gets Prometheus' older one, converted from it. Errors: service.bad_address, service.cannot_listen,
+  /// service.not_loopback.
   static Result<std::unique_ptr<Http>> start(const HttpConfig& config, std::function<std::string()> metrics);
   ~Http();
   std::uint16_t port() const;

@@ -1,7 +1,8 @@
 #pragma once
-/// Who a process on another host is, by MUNGE: its daemon there signs what it is handed, with the user that the kernel
-/// says the process has. Both hosts have one MUNGE key, and clocks within minutes. SONDE_MUNGE_SOCKET names the
-/// daemon's socket where it is not the usual one. Any-thread; a daemon that hangs is waited for some seconds.
+/// The identity of a process on another host, by MUNGE: its daemon there signs a payload together with the user that
+/// the kernel reports for the process. Both hosts have one MUNGE key, and clocks that agree within minutes.
+/// SONDE_MUNGE_SOCKET names the daemon's socket if it is not the usual one. Any-thread; the wait for a daemon that
+/// hangs takes some seconds.
 
 #include <string>
 #include <string_view>

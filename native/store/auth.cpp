@@ -113,7 +113,7 @@ void make_folders(const std::string& path) {
 }
 
 /// A new key in the folder, unless another process was quicker: then that one's stays. Under a name of its own first,
-/// so that nobody reads half of it.
+/// so that no program reads half of it.
 Result<void> make_key(int folder, const std::string& path) {
   const std::string part = "store-key." + nonce().substr(0, 16) + ".part";
   const int fd = ::openat(folder, part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -155,7 +155,7 @@ Result<std::string> read_token(const std::string& path, bool server) {
   ::close(fd);
   if (info.st_mode & 077)
     return Error{"store.bad_token",
-                 "the token file " + path + " cannot be used: others than its owner may read or write it",
+                 "the token file " + path + " cannot be used: users other than its owner can read or write it",
                  "chmod 600 " + path};
   if (!why.empty()) return bad(why);
   return token;
@@ -218,7 +218,7 @@ Result<std::string> user_key_path() {
       home = entry.pw_dir;
   }
   if (home.empty() || home[0] != '/')
-    return Error{"store.no_key", "the key of this user has no place: there is neither HOME nor XDG_STATE_HOME",
+    return Error{"store.no_key", "there is no place for the key of this user: neither HOME nor XDG_STATE_HOME is set",
                  std::string("set one of them, or ") + without_key};
   return home + "/.local/state/sonde/store-key";
 }
@@ -235,7 +235,7 @@ Result<std::string> user_key(bool make) {
     return Error{"store.no_key",
                  "this user has no key for servers of the store: " + path + ": " + std::strerror(number),
                  make ? "make that folder writable, set XDG_STATE_HOME, or " + std::string(without_key)
-                      : "'sonde store serve' of the same user makes it; where the server is another user's, or on a "
+                      : "'sonde store serve' of the same user makes it; if the server is another user's, or on a "
                         "host without this home folder, ask its owner for a token: --token-file FILE"};
   };
   if (make) make_folders(folder_path);
@@ -247,7 +247,7 @@ Result<std::string> user_key(bool make) {
     key = bad("the folder " + folder_path, "it belongs to uid " + std::to_string(info.st_uid),
               std::string("set HOME or XDG_STATE_HOME to a folder of your own, or ") + without_key);
   } else if (info.st_mode & 022) {
-    key = bad("the folder " + folder_path, "others may write in it", "chmod go-w " + folder_path);
+    key = bad("the folder " + folder_path, "other users can write in it", "chmod go-w " + folder_path);
   } else {
     constexpr int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
     int fd = ::openat(folder, "store-key", flags);
@@ -261,14 +261,13 @@ Result<std::string> user_key(bool make) {
       std::string why;
       if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) why = "it is not a plain file";
       else if (info.st_uid != ::geteuid()) why = "it belongs to uid " + std::to_string(info.st_uid);
-      else if (info.st_mode & 077) why = "others than its owner may read or write it";
+      else if (info.st_mode & 077) why = "users other than its owner can read or write it";
       const std::string text = why.empty() ? token_in(fd, why) : "";
       ::close(fd);
       if (why.empty()) key = text;
       else
-        key = bad(
-            "the file " + path, why,
-            "remove it: the next server of yours makes a new one, and those that run then have to be started again");
+        key = bad("the file " + path, why,
+                  "remove it: your next server makes a new one, and your running servers must then be restarted");
     }
   }
   ::close(folder);

@@ -40,7 +40,7 @@ bool is_text(std::string_view text) {
                           : lead >= 0xf0 && lead < 0xf5 ? 3
                                                         : 0;
     if (!following || end - at < following) return false;
-    // Of the second byte some values would be overlong, a surrogate, or beyond U+10FFFF.
+    // Some values of the second byte would be overlong, a surrogate, or beyond U+10FFFF.
     const unsigned low = lead == 0xe0   ? 0xa0
                          : lead == 0xf0 ? 0x90
                                         : 0x80,
@@ -99,7 +99,7 @@ class Reader {
   void fail(std::string why) {
     if (why_.empty()) why_ = "at byte " + std::to_string(at_) + ": " + std::move(why);
   }
-  Error error() const { return {"store.bad_encoding", why_, "see native/store/db.hpp for the encoding"}; }
+  Error error() const { return {"store.bad_encoding", why_, "native/store/db.hpp describes the encoding"}; }
   std::size_t left() const { return bytes_.size() - at_; }
 
   template <typename T> T number() {

@@ -21,7 +21,8 @@
 /// A selector is at most 16 nodes deep and has at most 1024. Decoding is strict: what is not exactly that is refused,
 /// and no memory is taken for what a count promises before the bytes for it are there.
 ///
-/// What conditions mean. A value is compared with a field of its own type only, texts and blobs by bytes. `like` takes
+/// Comparisons of conditions. A value is compared with a field of its own type only, texts and blobs by bytes. `like`
+/// takes
 /// '%' for any text, '_' for one character, '\' before either for itself; case counts. A null field meets `is_null` and
 /// no other condition, `ne` neither. All of none is every row, any of none is no row.
 
@@ -171,7 +172,7 @@ class RowsReader {
   explicit RowsReader(Bytes bytes);
   ~RowsReader();
   const std::vector<std::string>& fields() const;
-  /// False: no more, or the encoding is wrong; error() then tells which.
+  /// False: no more, or the encoding is wrong; error() distinguishes them.
   bool next(std::vector<Value>& row);
   Result<void> error() const;
 
@@ -180,7 +181,7 @@ class RowsReader {
   std::unique_ptr<State> state_;
 };
 
-/// Bytes of one value, for those who build an answer row by row.
+/// The encoded bytes of one value, for code that builds an answer row by row.
 void append(Blob& out, const Value& value);
 
 /// An answer as it grows.

@@ -40,7 +40,7 @@ int holds_other_things(int folder) {
   return found;
 }
 
-/// Why what is at this path is not this user's alone; "" where it is. Who may write into a folder chooses what a
+/// Why this path is not controlled by this user alone; "" when it is. A user who can write into a folder chooses what a
 /// backend opens there: the links, and the files that it goes on with.
 std::string why_not_own(const std::string& path, int folder) {
   struct stat link{}, facts{};
@@ -49,7 +49,7 @@ std::string why_not_own(const std::string& path, int folder) {
     return "it is a link of user " + std::to_string(link.st_uid);
   if (facts.st_uid != geteuid())
     return "it belongs to user " + std::to_string(facts.st_uid) + ", and this is user " + std::to_string(geteuid());
-  if (facts.st_mode & (S_IWGRP | S_IWOTH)) return "others may write into it";
+  if (facts.st_mode & (S_IWGRP | S_IWOTH)) return "other users can write into it";
   return "";
 }
 
@@ -85,46 +85,46 @@ Result<Folder> Folder::open(const std::string& path, std::string_view kind, unsi
   if (path.empty())
     return Error{"store.bad_setting", "the setting 'path' is missing",
                  "give the folder: --backend <role>=" + std::string(kind) + ",path=/some/folder"};
-  // Backends open what is in it by its path: nobody else may change where that leads. Asked again when it is there:
-  // what was not, somebody may have made meanwhile.
+  // Backends open the folder's content by its path: no other user may be able to change where this path leads. Checked
+  // again when the folder exists: another user may have created it meanwhile.
   const auto another_s = [&]() -> Result<void> {
     const std::string why = who_else_decides(path);
     if (why.empty()) return {};
-    return cannot_open(path, why, "root keeps a store where root alone decides what is there, as in /var/lib");
+    return cannot_open(path, why, "root's store must be in a folder that only root controls, as in /var/lib");
   };
   if (auto ok = another_s(); !ok) return ok.error();
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
     return cannot_open(
         path, errno_text(errno),
-        errno == ENOENT ? "make the folder above it first" : "choose another path, or change its permissions");
+        errno == ENOENT ? "create its parent folder first" : "choose another path, or change its permissions");
   Folder folder(path, ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC), -1);
   if (folder.folder_ < 0)
-    return cannot_open(path, errno_text(errno), "the path must be a folder that this user may read and write");
+    return cannot_open(path, errno_text(errno), "the path must be a folder that this user can read and write");
   if (auto ok = another_s(); !ok) return ok.error();
   if (const std::string why = why_not_own(path, folder.folder_); !why.empty())
     return cannot_open(path, why,
-                       "name a folder of your own that nobody else may write into: chmod go-w, or a new one");
+                       "give a folder of your own that no other user can write into (chmod go-w), or a new one");
 
   folder.marker_ = openat(folder.folder_, marker_name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
   if (folder.marker_ < 0 && errno == ENOENT) {
     const int others = holds_other_things(folder.folder_);
     if (others < 0) return cannot_open(path, errno_text(errno), "");
     if (others)
-      return cannot_open(path, "it is not empty and has no marker file 'sonde-store', so it belongs to something else",
+      return cannot_open(path, "it is not empty and has no marker file 'sonde-store', so it is not a store",
                          "name an empty or a new folder");
     folder.marker_ = openat(folder.folder_, marker_name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
   }
   if (folder.marker_ < 0)
     return cannot_open(path + '/' + marker_name, errno_text(errno),
-                       "the path must be a folder that this user may read and write");
+                       "the path must be a folder that this user can read and write");
   if (!is_own_file(folder.marker_))
-    return cannot_open(path + '/' + marker_name, "it is no plain file of this user's own, under one name",
+    return cannot_open(path + '/' + marker_name, "it is not a regular file that this user owns, with one link",
                        "name an empty or a new folder");
   if (flock(folder.marker_, LOCK_EX | LOCK_NB) != 0)
     return errno == EWOULDBLOCK
-               ? cannot_open(path, "another server or client has it open", "stop that one, or name another folder")
+               ? cannot_open(path, "another server or client has it open", "stop that program, or give another folder")
                : cannot_open(path, "it cannot be locked: " + errno_text(errno),
-                             "name a folder on a file system that has locks");
+                             "give a folder on a file system with file locks");
 
   const std::string line = "sonde-store " + std::string(kind) + ' ' + std::to_string(version) + '\n';
   char text[128];
@@ -133,7 +133,7 @@ Result<Folder> Folder::open(const std::string& path, std::string_view kind, unsi
   const std::string_view found(text, static_cast<std::size_t>(n));
   if (found == line) return folder;
 
-  // A crash while the marker was first written leaves part of it, and nothing beside it.
+  // A crash while the marker was first written leaves a part of it, and no other file.
   if (!line.starts_with(found) || holds_other_things(folder.folder_) != 0) {
     const std::string_view start = "sonde-store ";
     if (!found.starts_with(start) || !found.ends_with('\n'))
@@ -144,7 +144,7 @@ Result<Folder> Folder::open(const std::string& path, std::string_view kind, unsi
                        "it is that of '" + std::string(found.substr(start.size(), found.size() - start.size() - 1)) +
                            "', not of '" + line.substr(start.size(), line.size() - start.size() - 1) +
                            "' (backend and version)",
-                       "name another folder, or the backend that made it");
+                       "give another folder, or use the backend that created it");
   }
   if (pwrite(folder.marker_, line.data(), line.size(), 0) != static_cast<ssize_t>(line.size()) ||
       fsync(folder.marker_) != 0 || fsync(folder.folder_) != 0)

@@ -1,9 +1,9 @@
 #pragma once
-/// A folder that one backend of one process has to itself: its marker file says whose it is, a lock that it is in use.
+/// A folder that belongs to one backend of one process: its marker file names the backend, and a lock shows that it is
+/// in use.
 ///
-/// The marker `sonde-store` holds one line, "sonde-store <kind> <version>". The folder is made (0700) where there is
-/// none; one that holds other things and no marker is refused, so that a mistyped path costs nobody's files.
-/// Owner-thread.
+/// The marker `sonde-store` has one line, "sonde-store <kind> <version>". A missing folder is created (0700). A folder
+/// with other files and without a marker is refused, so that a mistyped path cannot damage files. Owner-thread.
 
 #include <string>
 #include <string_view>
@@ -36,7 +36,7 @@ class Folder {
 /// store.cannot_open: "cannot open <path>: <why>".
 Error cannot_open(const std::string& path, const std::string& why, std::string hint = {});
 
-/// What an errno of a file operation means to a client: ENOSPC and EDQUOT no_space, EACCES, EPERM and EROFS denied,
+/// The status for an errno of a file operation: ENOSPC and EDQUOT no_space, EACCES, EPERM and EROFS denied,
 /// EFBIG too_large, EMFILE, ENFILE and ENOMEM unavailable, anything else io_error.
 Status status_of_errno(int error);
 

@@ -37,8 +37,8 @@ class Guard final : public Backend {
       } catch (...) {
         half_done_.store(true, std::memory_order_release);
         try {
-          why +=
-              "; then it could not undo the batch, and does no more until it is opened again: " + text_of_exception();
+          why += "; then it could not undo the batch, and stopped working until it is opened again: " +
+                 text_of_exception();
         } catch (const std::bad_alloc&) {
           why.clear();
         }
@@ -75,7 +75,7 @@ class Guard final : public Backend {
 
  private:
   Error not_again() const {
-    return {"store.internal", who_ + " could not undo a batch in which it threw an exception, and does no more",
+    return {"store.internal", who_ + " could not undo a batch in which it threw an exception, and stopped working",
             "start the server again, or open the backend again"};
   }
 
@@ -91,7 +91,7 @@ class Guard final : public Backend {
     try {
       if (at < outcomes.size()) outcomes[at].data = arena.copy(bytes_of(why.substr(0, text_bytes_max)));
     } catch (const std::bad_alloc&) {
-      // What was thrown was likely the same: the status goes out without its text.
+      // The first exception was likely the same: the status is sent without its text.
     }
   }
 
@@ -105,7 +105,7 @@ class Guard final : public Backend {
 
 Error threw(const std::string& who) {
   return {"store.internal", who + " threw an exception: " + text_of_exception(),
-          "this is a fault of its code: tell who wrote it"};
+          "this is an error in its code: report it to its author"};
 }
 
 Result<std::unique_ptr<Backend>> guarded(std::unique_ptr<Backend> backend, std::string who) {

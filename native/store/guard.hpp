@@ -1,5 +1,5 @@
 #pragma once
-/// What keeps exceptions of a backend, of whoever wrote it, from ending the process that uses it. Any-thread.
+/// Catches all exceptions of a backend, so that they do not end the process that uses it. Any-thread.
 
 #include <memory>
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace sonde::store {
 
-/// Of the exception being caught: "the backend mine of the module ./mine.so threw an exception: map::at".
-/// store.internal.
+/// The error of the exception being caught: "the backend mine of the module ./mine.so threw an exception: map::at".
+/// store.internal. who: the name for the message.
 Error threw(const std::string& who);
 
-/// A backend whose calls throw nothing. `who`: how it is called where one would have.
-/// Error: store.internal, for one that throws as it is asked what it can do.
+/// A wrapped backend whose calls throw nothing. `who`: its name in the errors of exceptions.
+/// Error: store.internal, when caps() throws.
 Result<std::unique_ptr<Backend>> guarded(std::unique_ptr<Backend> backend, std::string who);
 
 }  // namespace sonde::store

@@ -38,17 +38,17 @@ struct Module {
   std::span<const TransportEntry> transports;
 };
 
-/// Loads a module for the life of the process; its name is then one that open_backend or open_transport knows.
+/// Loads a module for the life of the process; open_backend or open_transport then know its names.
 /// Errors: store.bad_module (file, reason: no such file, no symbol, another abi, a name that is taken).
 Result<const Module*> load_module(const std::string& path);
 
-/// Where modules are that nobody need name: `store/` beside libsonde-store.so, which has this build's own (ofi,
-/// rocksdb: libraries too heavy for everyone), then the folders in SONDE_STORE_MODULES, with ':' between them. All that
-/// is called sonde-store-*.so there is loaded when a name is first looked for.
+/// The folders of modules that are found without being named: `store/` next to libsonde-store.so, with the modules of
+/// this build (ofi, rocksdb: libraries too large to load always), then the folders in SONDE_STORE_MODULES, separated by
+/// ':'. Files sonde-store-*.so there are loaded when a name is first looked up.
 std::vector<std::string> module_folders();
 
-/// What in those folders could not be loaded, and folders of SONDE_STORE_MODULES that have nothing to load:
-/// store.bad_module, with the file, the reason and what to do. Loads all that is there.
+/// The files in those folders that could not be loaded, and the folders of SONDE_STORE_MODULES without modules:
+/// store.bad_module, with the file, the reason and a hint. Loads all modules.
 std::vector<Error> broken_modules();
 
 }  // namespace sonde::store

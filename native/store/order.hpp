@@ -1,7 +1,7 @@
 #pragma once
-/// In which order a client names its servers. It says where keys and blocks lie, so whoever reads must use the
-/// writer's; what is described in the store (items, HDF5 files) keeps it, and another one is refused instead of read
-/// wrongly. Any-thread.
+/// The order in which a client names its servers. It determines where keys and blocks are stored, so readers must use
+/// the writer's order. Items and HDF5 files store the order, so that another order is refused instead of giving wrong
+/// data. Any-thread.
 
 #include <optional>
 #include <string>
@@ -11,18 +11,17 @@
 
 namespace sonde::store {
 
-/// "n1:5440,data@n2:5440" as the client names them; empty of embedded backends.
+/// The servers as the client names them, "n1:5440,data@n2:5440"; empty for embedded backends.
 std::string order_of(const Client& client);
 
-/// Whether servers that both lists name stand in another order, for one role at least. The same server may have several
-/// names: of lists without a common one nothing can be said.
+/// Whether servers that both lists name are in another order, for one role at least. The same server may have several
+/// names, so lists without a common name cannot be compared.
 bool other_order(std::string_view then, std::string_view now);
 
-/// A key's value, wherever among the kv servers it lies: for one that is not where it belongs. nullopt: nowhere.
+/// The value of a key that is not on its proper server: all kv servers are asked. nullopt: no server has it.
 Result<std::optional<std::string>> found_anywhere(Client& client, std::string_view space, std::string_view key);
 
-/// Error store.other_servers. what: "the item 'a' in 'b'"; then: order_of() whoever wrote it, empty where that is not
-/// known.
+/// Error store.other_servers. what: "the item 'a' in 'b'"; then: order_of() of the writer, empty when it is unknown.
 Error wrong_order(const Client& client, const std::string& what, std::string_view then);
 
 }  // namespace sonde::store

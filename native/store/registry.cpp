@@ -45,7 +45,7 @@ struct Loaded {
 std::mutex registry_mutex;
 std::vector<Loaded> modules;
 bool own_modules_loaded = false;
-/// What the folders have that was not loaded; `stem`: of sonde-store-ofi.so "ofi", empty for a folder.
+/// A file in the folders that was not loaded; `stem`: "ofi" for sonde-store-ofi.so, empty for a folder.
 struct NotLoaded {
   std::string stem;
   Error error;
@@ -54,7 +54,7 @@ std::vector<NotLoaded> not_loaded;
 
 constexpr const char* variable = "SONDE_STORE_MODULES";
 constexpr const char* build_again =
-    "build it again with this version's headers: 'sonde store conformance --flags' names them";
+    "build it again with this version's headers: 'sonde store conformance --flags' shows their place";
 
 Error bad_module(const std::string& path, const std::string& why, const std::string& hint = build_again) {
   return {"store.bad_module", "cannot load the module " + path + ": " + why, hint};
@@ -67,16 +67,16 @@ Result<const Module*> load(const std::string& path) {
   const auto entry = reinterpret_cast<const Module* (*)()>(dlsym(*library, "sonde_store_module"));
   if (!entry)
     return bad_module(path, "it has no symbol sonde_store_module",
-                      "export it as native/store/module.hpp says; where it is no module of a store, take it away");
+                      "export it as described in native/store/module.hpp; remove the file if it is not a store module");
   const Module* module = nullptr;
   try {
     module = entry();
   } catch (...) {
-    return bad_module(path, threw("sonde_store_module()").what, "tell who wrote it");
+    return bad_module(path, threw("sonde_store_module()").what, "report it to its author");
   }
   if (!module)
     return bad_module(path, "sonde_store_module() gave nothing",
-                      "have it return a Module, as native/store/module.hpp says");
+                      "it must return a Module, as described in native/store/module.hpp");
   if (module->abi != module_abi)
     return bad_module(
         path, "it was built for interface " + std::to_string(module->abi) + ", this is " + std::to_string(module_abi));
@@ -106,7 +106,7 @@ Result<const Module*> load(const std::string& path) {
   return module;
 }
 
-/// Those in the folders of modules, once. What does not load is kept for whoever asks: broken_modules(), or a name that
+/// Loads the modules in the folders, once. Failures are stored for broken_modules(), or for the lookup of a name that
 /// it may have had.
 void load_own() {
   if (own_modules_loaded) return;

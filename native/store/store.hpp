@@ -57,11 +57,11 @@ struct Config {
   /// "user", "token", "munge", "none"; empty: user or token, as the server asks. By the others the server does not
   /// prove whose it is, so they have to be named.
   std::string auth;
-  /// Of auth token, and for auth user where the server is another user's: a file of 16 bytes or more that only its
+  /// For auth token, and for auth user when the server is another user's: a file of 16 bytes or more that only its
   /// owner may read.
   std::string token_file;
-  /// All in TLS 1.3, by a key derived from the secret: nobody between reads or changes it. Not with munge or none,
-  /// which have no secret; data that goes over another transport than tcp is not in it. The server must offer it.
+  /// Everything in TLS 1.3, with a key derived from the secret: no one between can read or change it. Not with munge or
+  /// none, which have no secret; data that goes over another transport than tcp is not in it. The server must offer it.
   bool tls = false;
   bool checksum = true;  ///< CRC32C of all data, not only of headers and tables
   double connect_timeout_s = 15;
@@ -109,7 +109,7 @@ class Client {
   Result<void> sync();
 
   /// Calls `each` for the keys of a space that begin with `prefix`, from all servers, in byte order; it returns false
-  /// to stop. Values are empty with keys_only. `after`: only keys behind that one.
+  /// to stop. Values are empty with keys_only. `after`: only keys after that one.
   Result<void> scan(std::string_view space, std::string_view prefix, bool keys_only,
                     const std::function<bool(std::string_view key, Bytes value)>& each, std::string_view after = {});
   /// The same for the names of objects.
@@ -164,7 +164,7 @@ class Batch {
   Result<void> wait();
   /// Looks, without waiting, whether it is done.
   bool done();
-  /// Waits for it, but no longer than that, s; whether it is done. For callers who must look at something else
+  /// Waits for it, but no longer than that, s; returns whether it is done. For callers that must check something else
   /// meanwhile.
   bool done_within(double seconds);
 
@@ -172,7 +172,7 @@ class Batch {
   const Outcome& operator[](std::size_t k) const;
   /// explain() of the outcome; where the server or the way to it failed, with the server's address.
   std::string why(std::size_t k) const;
-  /// What was asked for, with the batch's own copy of its names.
+  /// The operations, with the batch's own copy of their names.
   const Op& op(std::size_t k) const;
   /// Operations whose status is not ok. Under Safety::none they stay `pending`, which does not count.
   std::size_t failed() const;

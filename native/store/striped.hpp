@@ -91,7 +91,7 @@ class Striped {
   template <class Fill>
   Range each_piece(Batch& batch, Code code, std::uint64_t offset, std::size_t bytes, Fill fill) const;
 
-  /// Errors name it as its owner does, not by the objects it is kept in.
+  /// Errors use the owner's name for it, not the names of the objects in which it is stored.
   void show_as(std::string_view space, std::string_view name) { shown_ = {std::string(space), std::string(name)}; }
   Error failed(const Batch& batch, std::size_t k, const char* verb) const;
   Error absent(const char* verb) const;
@@ -109,12 +109,12 @@ using Metadata = std::map<std::string, std::string, std::less<>>;
 /// both in the space "sonde.items": an object of the collection's and the item's name is another thing.
 class Item {
  public:
-  /// Whole, or as if it had not been tried: where it fails halfway, nobody sees the item and it can be created again.
+  /// All or nothing: after a failure halfway, no client sees the item, and it can be created again.
   /// Errors: store.exists, store.bad_distribution, store.bad_name (a NUL), store.too_large.
   static Result<Item> create(Client& client, std::string_view collection, std::string_view name,
                              const Distribution& distribution, Metadata metadata = {}, Safety safety = Safety::network);
-  /// Errors: store.not_found; store.other_servers, the client names other servers than whoever made it, or in another
-  /// order.
+  /// Errors: store.not_found; store.other_servers, the client names other servers than the item's creator, or in
+  /// another order.
   static Result<Item> open(Client& client, std::string_view collection, std::string_view name);
   /// Names of a collection, in byte order. Error store.too_large: they take more than 256 MiB.
   static Result<std::vector<std::string>> list(Client& client, std::string_view collection,

@@ -1,20 +1,18 @@
 #pragma once
-/// Where whoever traces calls can look into the store: `sonde io run` knows these functions by its layer maps
-/// store*.toml.
+/// Trace points of the store. `sonde io run` knows these functions by its layer maps store*.toml.
 ///
-/// Each does nothing but call body(what). It is exported, and called through a table of imports, in which a tracer puts
-/// itself in its place; nobody tracing, that costs two jumps, some 2 ns. Nothing of the store depends on them.
-/// Any-thread.
+/// Each only calls body(what). It is exported and called through an import table, in which a tracer replaces it.
+/// Without a tracer a point costs two jumps, some 2 ns. Nothing in the store depends on them. Any-thread.
 ///
-///   bytes    asked for: of writes those of their data; trace::unknown where nobody can tell
+///   bytes    requested: for writes those of their data; trace::unknown when the number is not known
 ///   request  the same number on both sides: see trace::request. Of a call to a backend instead: the offset, of one
 ///            operation
 ///
-/// A client's batch becomes one message to each server and role that it concerns. What is known of one message by its
+/// A client's batch becomes one message to each server and role that it concerns. The points of a message, by its
 /// number:
 ///   sonde_store_message_*   client: built and handed to the link
 ///   sonde_store_serve_*     server: a frame of it, as it came
-///   sonde_store_later       server: what of it had to wait for its turn, or for others
+///   sonde_store_later       server: the part of it that had to wait for its turn, or for others
 ///   sonde_store_reply       server: a frame of the answer, handed to the link
 ///   sonde_store_answered    client: the last frame of the answer was taken in
 
@@ -58,7 +56,7 @@ inline std::uint64_t request(std::uint64_t connection, std::uint64_t id) {
   return connection << 32 | (id & 0xffffffffu);
 }
 
-/// What a batch, a message or a frame asks for.
+/// The request of a batch, a message or a frame.
 struct Asked {
   std::uint64_t bytes = 0;
   bool reads = false, writes = false, other = false;
@@ -79,7 +77,7 @@ struct Asked {
       case Code::kv_get:
       case Code::kv_scan:
       case Code::db_query:
-        // How much there is knows the server alone.
+        // Only the server knows the size.
         reads = true;
         bytes = unknown;
         break;

@@ -1,13 +1,13 @@
 #pragma once
-/// What carries frames between a client and a server. Remote memory, registration and queues stay below this line.
+/// Transports move frames between a client and a server. They hide remote memory, registration and queues.
 ///
 /// Every connection begins on TCP: hello, authentication and, for other transports than tcp, a few `transport` frames
-/// in which the two halves tell each other their addresses. Then frames go over the Link; the TCP connection stays as
-/// the
-/// Control: its end is the end of the peer, however connectionless the fabric.
+/// in which the two halves exchange their addresses. Then frames go over the Link; the TCP connection
+/// stays as the Control: its end is the end of the peer, even over a connectionless fabric.
 ///
-/// A new one in five steps: derive from Transport and Link; connect() on the client, accept() on the server, talking
-/// over Control; deliver whole frames to the Sink, in order; say in wait_fd() and arm() how to wait; export a Module.
+/// A new transport in five steps: derive from Transport and Link; implement connect() for the client and accept() for
+/// the server, which use Control; deliver whole frames to the Sink, in order; define in wait_fd() and arm() how to
+/// wait; export a Module.
 
 #include <sys/uio.h>
 
@@ -42,7 +42,7 @@ struct Outgoing {
 
 class Link;
 
-/// Who gets the frames of a Link. Called from within Link::progress() only, by the thread that calls that.
+/// Receives the frames of a Link. Called from within Link::progress() only, by the thread that calls it.
 class Sink {
  public:
   virtual ~Sink() = default;
@@ -92,7 +92,7 @@ class Link {
   virtual LinkInfo info() const = 0;
 };
 
-/// The TCP connection beside a Link: small messages to the other half while the Link is being made, and a bell.
+/// The TCP connection of a Link: for small messages while the Link is being made, and to wake the other side.
 class Control {
  public:
   virtual ~Control() = default;
@@ -110,7 +110,7 @@ class Control {
   virtual bool same_host() const = 0;
 };
 
-/// What may be asked of a transport. Settings that it does not know are an error.
+/// The options of a transport. Unknown settings are an error.
 struct LinkOptions {
   std::string provider;  ///< of a fabric: empty chooses by place and measurement
   bool nodelay = true;   ///< tcp: TCP_NODELAY
@@ -141,7 +141,7 @@ class Transport {
  public:
   virtual ~Transport() = default;
   virtual std::string name() const = 0;
-  /// What works on this machine: each candidate is tried for real, in a process of its own, with a deadline.
+  /// The providers that work on this machine: each is really tested, in a process of its own, with a deadline.
   virtual std::vector<Found> probe(Deadline) { return {}; }
   /// Client half. The Control outlives the Link.
   virtual Result<std::unique_ptr<Link>> connect(Control&, const LinkOptions&, Sink&, Deadline) = 0;

@@ -82,16 +82,16 @@ std::string_view name_of(Status status) {
 std::string_view explain(Status status) {
   switch (status) {
     case Status::ok: return "done";
-    case Status::not_found: return "there is none of that name";
-    case Status::exists: return "there is one of that name already";
-    case Status::invalid: return "a name, an offset or an encoding that is not allowed";
-    case Status::too_large: return "larger than the server takes";
+    case Status::not_found: return "the name does not exist";
+    case Status::exists: return "the name exists already";
+    case Status::invalid: return "a name, an offset or an encoding is not allowed";
+    case Status::too_large: return "larger than the server allows";
     case Status::no_space: return "the server's disk, map or memory is full";
-    case Status::denied: return "the server may not do it (permissions of its files)";
+    case Status::denied: return "the server lacks the permission (see its files)";
     case Status::io_error: return "the server's disk or library reported an error; see its status";
-    case Status::corrupt: return "a checksum did not fit; nothing was done";
+    case Status::corrupt: return "a checksum is wrong; nothing was executed";
     case Status::unsupported: return "the server has no backend that can do it";
-    case Status::aborted: return "not done, for another operation of its atomic batch failed";
+    case Status::aborted: return "not executed, because another operation of its atomic batch failed";
     case Status::unavailable: return "the server is shutting down or too busy";
     case Status::timed_out: return "not executed within its deadline";
     case Status::disconnected: return "the connection was lost before the answer; it may or may not have been done";

@@ -1,5 +1,5 @@
 #pragma once
-/// What a storage operation is: the words that client, wire and backend share.
+/// Storage operations: the types that client, wire and backend share.
 ///
 /// A batch is a sequence of operations that is sent, executed and answered as a whole. Each operation has its own
 /// Status. Batches of the roles `kv` and `db` are atomic on each server: all of it is visible, or none. Any-thread.
@@ -25,13 +25,13 @@ inline std::string_view text_of(Bytes bytes) { return {reinterpret_cast<const ch
 enum class Role : std::uint8_t { data = 0, kv = 1, db = 2 };
 inline constexpr std::size_t role_count = 3;
 
-/// What an acknowledgement promises.
-///   none     the client has queued it; no acknowledgement is sent. Failures are counted and told by the next flush().
-///   network  the server has executed it: every client sees it. It survives the client, not the server's machine.
+/// The promise of an acknowledgement.
+///   none     the client has queued it; no acknowledgement is sent. Failures are counted; the next flush() reports
+///   them. network  the server has executed it: every client sees it. It survives the client, not the server's machine.
 ///   storage  it is on stable storage (fsync, or the backend's own sync): it survives power loss.
 enum class Safety : std::uint8_t { none = 0, network = 1, storage = 2 };
 
-/// Operations; the numbers are those of the wire. `space` groups names; `key` is the object's, key's or schema's name.
+/// Operations; the numbers are those on the wire. `space` groups names; `key` is the name of the object, key or schema.
 enum class Code : std::uint8_t {
   // every role
   sync = 1,  ///< everything executed before reaches stable storage
@@ -71,7 +71,7 @@ std::string_view name_of(Code code);
 std::string_view name_of(Role role);
 std::string_view name_of(Safety safety);
 
-/// What became of an operation; the numbers are those of the wire.
+/// The result of an operation; the numbers are those on the wire.
 enum class Status : std::uint16_t {
   ok = 0,
   not_found = 1,
@@ -81,7 +81,7 @@ enum class Status : std::uint16_t {
   no_space = 5,   ///< disk, map or memory is full
   denied = 6,     ///< permission lost, or never had
   io_error = 7,
-  corrupt = 8,        ///< a checksum did not fit
+  corrupt = 8,        ///< a checksum is wrong
   unsupported = 9,    ///< the server has no backend for it, or the backend cannot do it
   aborted = 10,       ///< another operation of its atomic batch failed; nothing of the batch was done
   unavailable = 11,   ///< the server is shutting down, or too busy
@@ -92,10 +92,10 @@ enum class Status : std::uint16_t {
   pending = 15,   ///< not answered yet; never on the wire
 };
 std::string_view name_of(Status status);
-/// A sentence's worth: "no such object or key".
+/// A status as a phrase: "the name does not exist".
 std::string_view explain(Status status);
 
-/// Limits that hold everywhere, so that what one backend takes another takes too.
+/// Limits for all backends, so that all accept the same data.
 namespace limit {
 inline constexpr std::size_t space_bytes = 63;  ///< 1 .. 63, no NUL
 inline constexpr std::size_t key_bytes =
@@ -125,7 +125,7 @@ struct Outcome {
   Bytes data;                ///< what was read: in Op::into, or in the arena; of Status::internal a text, in the arena
 };
 
-/// The same for an outcome: of Status::internal what its backend said, where it is told.
+/// The same for an outcome; for Status::internal the text of the backend's exception, if it is known.
 std::string explain(const Outcome& outcome);
 
 /// Status::ok, or why an operation may not even reach a backend: names and lengths against `limit`.

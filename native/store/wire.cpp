@@ -21,7 +21,7 @@ template <typename T> T get(const std::byte* at) {
 
 Error bad(std::string what) {
   return {"store.bad_frame", std::move(what),
-          "both sides must run the same version of Sonde; something else may have spoken to this port"};
+          "both sides must run the same version of Sonde; or another program may use this port"};
 }
 
 constexpr std::uint8_t bit_same_space = 0x80, bit_same_key = 0x40, record_flags = 0x3f;
@@ -51,8 +51,8 @@ void encode(const Header& h, std::byte* out) {
 }
 
 Result<Header> decode(const std::byte* in) {
-  if (get<std::uint32_t>(in) != magic) return bad("the stream does not hold a Sonde frame here");
-  if (get<std::uint32_t>(in + 60) != crc32c({in, 60})) return bad("a frame header's checksum does not fit");
+  if (get<std::uint32_t>(in) != magic) return bad("the stream has no Sonde frame here");
+  if (get<std::uint32_t>(in + 60) != crc32c({in, 60})) return bad("the checksum of a frame header is wrong");
   if (const auto v = get<std::uint8_t>(in + 4); v != version)
     return bad("the peer speaks version " + std::to_string(v) + " of the wire format, this side " +
                std::to_string(version));
@@ -89,7 +89,7 @@ Result<Header> decode(const std::byte* in) {
                " operations; allowed: " + std::to_string(limit::batch_ops));
   const bool body = h.kind == Kind::request || h.kind == Kind::reply;
   if (body && h.id == 0) return bad("a request or reply without an id");
-  if (!body && (h.ops != 0 || h.table_bytes != 0)) return bad("a table in a frame that has none");
+  if (!body && (h.ops != 0 || h.table_bytes != 0)) return bad("a table in a frame of a kind without tables");
   return h;
 }
 
@@ -151,7 +151,7 @@ void TableWriter::add(const Answer& a) {
 
 Result<void> read_table(const Header& h, Bytes table, std::vector<Record>& records) {
   records.clear();
-  if (table.size() != h.table_bytes) return bad("a table of another length than its header says");
+  if (table.size() != h.table_bytes) return bad("the length of a table differs from its header");
   if (table.size() < std::size_t{h.ops} * record_bytes) return bad("a table too short for its operations");
   records.reserve(h.ops);
   std::size_t at = 0;
@@ -174,7 +174,7 @@ Result<void> read_table(const Header& h, Bytes table, std::vector<Record>& recor
     at += record_bytes;
     if (k == 0 && (r.same_space || r.same_key)) return bad("the first operation of a table refers to one before it");
     if ((r.same_space && space_bytes) || (r.same_key && key_bytes))
-      return bad("an operation has a name and the one before it too");
+      return bad("an operation has a name, but refers to the previous one");
     if (space_bytes > limit::space_bytes || key_bytes > limit::object_name_bytes)
       return bad("a name of " + std::to_string(std::max(space_bytes, key_bytes)) + " bytes is over the limit");
     if (padded(space_bytes + key_bytes) > table.size() - at)
@@ -200,7 +200,7 @@ Result<void> read_table(const Header& h, Bytes table, std::vector<Record>& recor
 Result<void> read_answers(const Header& h, Bytes table, std::vector<Answer>& answers) {
   answers.clear();
   if (table.size() != h.table_bytes || table.size() != std::size_t{h.ops} * record_bytes)
-    return bad("a reply's table has another length than its answers");
+    return bad("the length of a reply's table differs from that of its answers");
   answers.reserve(h.ops);
   std::uint64_t data = 0;
   for (std::uint32_t k = 0; k < h.ops; ++k) {

@@ -1,6 +1,6 @@
 #pragma once
 /// The wire format: frames of a fixed 64-byte header, a table of operations and their data. All numbers little-endian.
-/// docs/reference/store-wire.md tells it byte by byte, with examples that the tests read.
+/// docs/reference/store-wire.md describes it byte by byte, with examples that the tests read.
 ///
 /// A message (one batch for one role of one server, or its answer) is a sequence of frames with the same id, every
 /// one but the last with `more`. The header's checksum guards the lengths, so a frame whose body is damaged is answered
@@ -33,7 +33,7 @@ inline constexpr std::size_t frame_data_default = 256u << 10;
 enum class Kind : std::uint8_t {
   hello = 1,      ///< client: what it can and wants (text); the first frame of a connection
   welcome = 2,    ///< server: what it grants (text)
-  challenge = 3,  ///< server: prove who you are (text)
+  challenge = 3,  ///< server: requests a proof of identity (text)
   proof = 4,      ///< client (text)
   request = 5,
   reply = 6,
@@ -62,7 +62,8 @@ struct Header {
   std::uint32_t batch_ops = 0;   ///< operations of the whole message
   std::uint32_t timeout_ms = 0;  ///< request: not to be executed after that long; 0: no limit
   std::uint32_t wait_us = 0;     ///< reply: from the last frame's arrival to the backend, and
-  std::uint32_t backend_us = 0;  ///<   within it. Together they let a client tell the wire from the service
+  std::uint32_t backend_us =
+      0;  ///<   within it. With both a client can separate the time of the wire from that of the service
   std::uint32_t lost = 0;  ///< reply: operations under Safety::none that failed on this connection since the last reply
   std::uint32_t body_crc = 0;
 };
@@ -99,7 +100,7 @@ void encode(const Header& header, std::byte* out);
 /// Error store.bad_frame: magic, version, checksum, unknown kind, role or safety, reserved bits, a length over its
 /// limit.
 Result<Header> decode(const std::byte* in);
-/// Of a header that is sound.
+/// For a valid header.
 std::uint64_t id_of(const std::byte* in);
 
 /// A frame's table as it is built; knows the record before, so that equal names are sent once.

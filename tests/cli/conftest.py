@@ -22,7 +22,7 @@ def sonde(
 ) -> Callable[..., Ran]:
     """Runs a command line in this process: in an empty folder, without a config file, 80 columns wide.
 
-    The room `fake` stands in the table, and so do rooms whose modules are missing or do not load.
+    The room `fake` is in the table, and so are rooms whose modules are missing or do not load.
     """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")

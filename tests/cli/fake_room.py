@@ -1,4 +1,4 @@
-"""A room that does nothing but what the console has to cope with."""
+"""A room that only produces the cases that the console must handle."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def group() -> None:
 @click.option("--mode", type=click.Choice(["one_to_one", "all_to_all"]), default="one_to_one", help="Mode.")
 @click.option("--raw", is_flag=True, help="Keep every sample.")
 def run(**given: object) -> Outcome:
-    """Gives back what it was given."""
+    """Returns its arguments."""
     return Outcome("fake", "run", "It ran.", values={"given": given})
 
 

@@ -1,4 +1,4 @@
-"""The progress bar's arithmetic and words, and that no event can upset it."""
+"""The arithmetic and texts of the progress bar; no event can make it fail."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def drawn(*events: dict[str, object], width: int = 80) -> str:
     bar = Bar(console, "net run", 60.0)
     with bar:
         for event in events:
-            bar._drawn_s = float("-inf")  # time stands still in a test
+            bar._drawn_s = float("-inf")  # time does not pass in a test
             bar.show(event)
     return out.getvalue()
 

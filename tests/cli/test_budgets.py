@@ -1,4 +1,6 @@
-"""Every command that has a --budget hands a deadline to what saves and analyses: none is found by a list of names."""
+"""Every command with a --budget passes a deadline to its saving and analysis. The commands are found by search, not
+from a list of names.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from sonde.core.launch.mpirun import Mpi, Mpirun
 
 BUDGET_S = 200.0  # so that a survey has time for each of its rooms
 
-# Arguments that a command needs besides a budget; one that is missing here needs nothing.
+# Arguments that a command needs in addition to a budget; a command that is not listed here needs none.
 WORDS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("net", "run"): ("--ntasks", "2"),
     ("net", "retest"): ("a.nc",),
@@ -52,7 +54,7 @@ def with_a_budget() -> list[tuple[str, ...]]:
 
 
 class Handed(list[Deadline]):
-    """The deadlines that a command handed on; what they were handed to stops there."""
+    """The deadlines that a command passed on; the functions that received them stop there."""
 
     def stop(self, deadline: Deadline | None) -> None:
         assert deadline is not None, "no deadline was handed on"
@@ -62,7 +64,7 @@ class Handed(list[Deadline]):
 
 @pytest.fixture
 def handed(monkeypatch: pytest.MonkeyPatch) -> Handed:
-    """Nothing is started: what is measured counts as measured at once, and is about to be saved."""
+    """Nothing is started: each measurement counts as complete at once, and is about to be saved."""
     seen = Handed()
     mpi = Mpi("openmpi", "Open MPI", "4.1.4", Path("/opt/openmpi/bin/mpirun"))
     prepared = start.Start(Mpirun(found=mpi), (), Path("/libexec/openmpi/sonde-net"), mpi)

@@ -1,4 +1,4 @@
-"""What goes where: stdout, stderr, JSON, colour."""
+"""Which output goes where: stdout, stderr, JSON, colour."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is one."""
+    """A stream that reports that it is a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -257,7 +257,7 @@ def test_text_that_looks_like_markup_is_printed_as_it_is():
 
 
 class Pipe(io.StringIO):
-    """A stream that takes bytes, too; a terminal or not."""
+    """A stream that also takes bytes; a terminal or not."""
 
     def __init__(self, terminal: bool) -> None:
         super().__init__()
@@ -276,7 +276,7 @@ def test_bytes_are_poured_as_they_come(pieces):
 
 
 class Unread(io.StringIO):
-    """A pipe after `| head -1`: met once (streams.py)."""
+    """A pipe after `| head -1`: reports its end once (streams.py)."""
 
     met = False
 
@@ -435,8 +435,8 @@ def test_a_table_that_is_too_wide_breaks_names_at_their_seams_and_no_numbers(mon
     whole = "".join(parts)
     assert all(name in whole for name in names)
     assert all(part.endswith(("_", "=", "view", "disable", "a")) for part in parts)
-    assert not any(line.split() == ["n"] for line in lines)  # of a head, cut anywhere
-    # Where even numbers must give way, they do between their words.
+    assert not any(line.split() == ["n"] for line in lines)  # from a heading that was split anywhere
+    # If even numbers must be broken, they are broken between their words.
     monkeypatch.setenv("COLUMNS", "56")
     lines = printed(Outcome("io", "show", tables=[table])).splitlines()
     assert max(map(len, lines)) <= 56
@@ -478,7 +478,7 @@ def test_coloured_lines_do_not_end_in_blanks_either():
 
 @pytest.mark.parametrize("columns", [80, 60, 40])
 def test_no_number_of_a_table_is_split_over_lines(monkeypatch, columns):
-    """Tables of any shape, with units, signs, powers, dates and names in which numbers are."""
+    """Tables of any shape, with numbers in units, signs, powers, dates and names."""
     random = np.random.default_rng(4)
     words = ("4400 × 6.55 KiB", "10.4 KiB", "-5.9 %", "1e-05", "2026-11-26 15:38", "net;ofi_rxm 5.14 µs")
     words += ("−16 to 0 %", "1,198,477", "342.6 W", "1.012 kW", "2.2 GHz", "7 of 8", "host-0123.rack-17")

@@ -1,4 +1,4 @@
-"""The reference pages say what the code does: options, exit codes, keys and examples are held against it."""
+"""The reference pages agree with the code: options, exit codes, keys and examples are compared with it."""
 
 from __future__ import annotations
 

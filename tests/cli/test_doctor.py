@@ -1,4 +1,4 @@
-"""sonde doctor: each check against a machine made for it, what the rooms come to, and this machine."""
+"""sonde doctor: each check on a simulated machine, the results of the rooms, and this machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sonde.store import run_doctor as store
 
 @pytest.fixture
 def tree(tmp_path: Path):
-    """Makes a machine of the files it is given, by path below its root."""
+    """Makes a machine from the given files, by path below its root."""
 
     def make(**environ: str) -> Here:
         return Here(tmp_path, tmp_path, environ)
@@ -227,11 +227,11 @@ def test_config_file(tree, monkeypatch):
 @pytest.mark.parametrize(
     ("status", "err", "mark", "text", "delays"),
     [
-        (0, "", GOOD, "can be built, with rates and delays", True),
-        (12, "x", GOOD, "can be built; this kernel has no delays (sch_netem)", False),
-        (11, "x", GOOD, "can be built; this kernel has no rates and no delays (sch_tbf, sch_netem)", False),
-        (10, "a\nUnknown device type.", FACT, "none can be built: Unknown device type.", False),
-        (None, "no answer within 10 s", FACT, "none can be built: no answer within 10 s", False),
+        (0, "", GOOD, "available, with rates and delays", True),
+        (12, "x", GOOD, "available; this kernel has no delays (sch_netem)", False),
+        (11, "x", GOOD, "available; this kernel has no rates and no delays (sch_tbf, sch_netem)", False),
+        (10, "a\nUnknown device type.", FACT, "not available: Unknown device type.", False),
+        (None, "no answer within 10 s", FACT, "not available: no answer within 10 s", False),
     ],
 )
 def test_virtual_clusters(tree, monkeypatch, status, err, mark, text, delays):
@@ -258,7 +258,7 @@ MPI4 = Mpi("openmpi", "Open MPI", "4.1.4", Path("/opt/ompi/bin/mpirun"))
 
 @pytest.fixture
 def built(tmp_path, monkeypatch):
-    """Puts a shell script in the place of the probe for Open MPI."""
+    """Puts a shell script in place of the probe for Open MPI."""
 
     def make(version: str) -> Path:
         probe = tmp_path / "libexec" / "openmpi" / "sonde-net"
@@ -339,7 +339,7 @@ def test_version_numbers():
 
 
 def test_two_ranks_say_hello(mpi: Mpi, tmp_path):
-    """A script stands in for the probe, so that this holds whatever was built: only rank 0 speaks."""
+    """A script replaces the probe, so the test is independent of the build: only rank 0 prints."""
     probe = tmp_path / "probe"
     probe.write_text(
         '#!/bin/sh\n[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 0 ] && '
@@ -415,7 +415,7 @@ def test_cross_memory_attach_is_tried_and_its_refusal_told(tree):
     assert "ptrace_scope=0" in answer.advice
 
 
-# libraries, and what all comes to
+# libraries, and the overall result
 
 
 def test_netcdf_is_written_and_read_back():
@@ -425,7 +425,7 @@ def test_netcdf_is_written_and_read_back():
 
 
 def test_no_check_has_netcdf_files_open_while_another_has():
-    """netCDF-C and HDF5 lock nothing: the doctor was seen to die of SIGBUS, with two threads in them."""
+    """netCDF-C and HDF5 have no locks: the doctor once died of SIGBUS with two threads in them."""
     from sonde.core.netcdf import netCDF4
     from sonde.io.record import run_trace
 
@@ -475,7 +475,7 @@ def test_what_a_store_was_built_without_is_named(tree, monkeypatch):
     tree.put("etc/os-release", "ID=arch\n")
     answer = store.store(tree())
     assert answer.mark == GOOD
-    assert "keeps data with posix; lets in by token" in answer.text
+    assert "stores data with posix; authentication: token" in answer.text
     assert Need("transports over libfabric", "pacman -S libfabric, then 'make setup'") in answer.needs
     assert len(answer.needs) == 5
 
@@ -501,14 +501,14 @@ def test_a_munged_that_does_not_answer_lets_nobody_in(tree, monkeypatch):
     monkeypatch.setattr(run, "has", lambda: has | {"auth": ["none", "token", "munge"]})
     monkeypatch.setenv("SONDE_MUNGE_SOCKET", "/nowhere/munge.socket")
     answer = store.store(tree())
-    assert answer.text.endswith("munged does not answer; lets in by token")
+    assert answer.text.endswith("munged does not answer; authentication: token")
     assert answer.values["munge_works"] is False
     (need,) = [need for need in answer.needs if "MUNGE" in need.what]
     assert need.install.startswith("systemctl start munge")
     assert "/nowhere/munge.socket" in need.install
     monkeypatch.setattr("sonde._store.try_munge", lambda: None)
     answer = store.store(tree())
-    assert answer.text.endswith("; lets in by token, munge")
+    assert answer.text.endswith("; authentication: token, munge")
     assert answer.values["munge_works"] is True
 
 
@@ -680,7 +680,7 @@ def test_io_without_root_says_what_takes_it(tree, monkeypatch):
     assert (answer.mark, answer.text) == (FACT, "this kernel has no tracefs")
     tree.put("proc/filesystems", "nodev\ttracefs\n\text4\n")
     answer = io.iokernel(tree())
-    assert (answer.mark, answer.text) == (FACT, "--kernel, --uprobes and --attach take root")
+    assert (answer.mark, answer.text) == (FACT, "--kernel, --uprobes and --attach need root")
     assert not answer.values["root"]
 
 
@@ -691,7 +691,7 @@ def test_io_without_root_says_what_takes_it(tree, monkeypatch):
         (
             ("/t", False, (), "", ""),
             GOOD,
-            "--kernel and --uprobes work; tracefs is mounted while it is needed",
+            "--kernel and --uprobes work; tracefs is mounted when needed",
         ),
         (("/t", True, (), "", "none"), GOOD, "--kernel works; no --uprobes: none; tracefs is mounted at /t"),
         (
@@ -703,7 +703,7 @@ def test_io_without_root_says_what_takes_it(tree, monkeypatch):
             ("/t", True, ("sonde-7_8", "sonde_io_7_8"), "", ""),
             POOR,
             "--kernel and --uprobes work; tracefs is mounted at /t; "
-            "a Sonde that was killed left sonde-7_8, sonde_io_7_8",
+            "a killed Sonde left sonde-7_8, sonde_io_7_8",
         ),
     ],
 )
@@ -751,6 +751,6 @@ def test_io_says_which_layers_can_be_seen(monkeypatch):
     answer = io.iostack(Here())
     assert answer.mark == GOOD
     assert answer.values == {"mpiio": ["libmpich.so.12"], "below": {"mca_io_ompio.so: ompio": 2}}
-    assert answer.text == "can be seen below MPI-IO: 2 functions of OMPIO; MPICH keeps its ROMIO to itself"
+    assert answer.text == "functions visible below MPI-IO: 2 functions of OMPIO; MPICH hides its ROMIO"
     monkeypatch.setattr(run_exports, "found_in", lambda layers, paths: [])
-    assert io.iostack(Here()).text == "no MPI library is found"
+    assert io.iostack(Here()).text == "no MPI library was found"

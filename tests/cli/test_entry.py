@@ -1,4 +1,4 @@
-"""The program as a shell starts it."""
+"""The program, started as a shell starts it."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_the_age_of_a_process_counts_from_its_start():
     age = float(
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     )
-    assert 0.29 <= age <= time.monotonic() - began + 0.02  # the kernel counts in hundredths
+    assert 0.29 <= age <= time.monotonic() - began + 0.02  # the kernel counts in hundredths of a second
 
 
 def test_what_runs_inside_another_process_begins_with_its_call(capsys):
@@ -160,7 +160,7 @@ sys.exit(entry.main(["fake", "fail", "grumble", *sys.argv[2:]]))
 
 
 def grumbles(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """A command whose libraries warn of numbers and of what will be removed, and log a warning."""
+    """A command whose libraries warn about numbers and about coming removals, and log a warning."""
     return subprocess.run(
         [sys.executable, "-c", GRUMBLE, str(Path(__file__).parent), *words],
         capture_output=True,

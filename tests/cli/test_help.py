@@ -1,4 +1,4 @@
-"""--help of every command there is: it fits a terminal, and every command has the options that all have."""
+"""--help of every command: it fits a terminal, and shows the options that all commands have."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sonde.core.options import CONSOLE_NAMES
 
 
 def every_command() -> list[tuple[str, ...]]:
-    """The words of every command of the table that is here, groups included."""
+    """The words of every command of the table that can be loaded here, groups included."""
     found: list[tuple[str, ...]] = [()]
 
     def walk(words: tuple[str, ...], command: click.Command) -> None:
@@ -33,7 +33,7 @@ WORDS = every_command()
 
 @pytest.fixture(autouse=True)
 def no_help_option_of_another_root():
-    """click keeps a command's help option from its first use; a unit test may have called it outside `sonde`."""
+    """click stores a command's help option at its first use; a unit test may have called it outside `sonde`."""
 
     def forget(command: click.Command) -> None:
         if hasattr(command, "_help_option"):
@@ -64,7 +64,7 @@ def test_every_command_has_the_console_options(words):
     for word in words:
         command = commands.load(word) if command is commands.root else command.commands[word]
     if isinstance(command, click.Group) and words:
-        return  # a room's group has none of its own: they stand before the room or after the verb
+        return  # a room's group has no options: they come before the room or after the verb
     names = {param.name for param in command.params}
     assert set(CONSOLE_NAMES) <= names
 

@@ -1,4 +1,4 @@
-"""Commands that errors, findings and hints name exist, with their options; so do the packages."""
+"""Commands in errors, findings and hints exist, with their options; so do packages."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from sonde.core.distribution import PYTHON_PACKAGES
 
 ROOT = Path(__file__).parents[2]
 HOLE = "{}"  # a part of a text that is filled in
-# A command as messages have it: a text of its own, within quotes, or behind a colon.
+# A command in a message: a whole text, within quotes, or after a colon.
 COMMAND = re.compile(r"(?:^|(?<=')|(?<=`)|(?<=: ))sonde (?=[a-z{])([^';`]*)")
-# Texts that begin with Sonde's name and are no commands: the magic words of protocols, names of tools, a page's title.
+# Texts that begin with Sonde's name but are not commands: the magic strings of protocols, names of tools, a page's
+# title.
 OTHERS = ("store tls 1", "guard", "clustbench clustbench-v1", "power ·", "power order 1", "has no command")
 PIP = re.compile(r"\bpip install ([^;`]*)")
 LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"(?:\s*"((?:[^"\\\n]|\\.)*)")*')
 
 
 def python_texts(path: Path) -> Iterator[str]:
-    """Texts of a module with HOLE where something is filled in; docstrings are no messages."""
+    """The texts of a module, with HOLE for values that are filled in; docstrings are not messages."""
     tree = ast.parse(path.read_text())
     inner = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     without = inner | {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
@@ -42,7 +43,7 @@ def python_texts(path: Path) -> Iterator[str]:
 
 
 def native_texts(path: Path) -> Iterator[str]:
-    """String literals of a C++ source, those that follow each other joined."""
+    """The string literals of a C++ source; adjacent ones are joined."""
     code = re.sub(r"//[^\n]*|^\s*#include[^\n]*", "", path.read_text(), flags=re.M)
     for found in LITERAL.finditer(code):
         parts = re.findall(r'"((?:[^"\\\n]|\\.)*)"', found[0])
@@ -57,7 +58,7 @@ def texts() -> Iterator[tuple[str, str]]:
 
 
 def commands() -> list[tuple[str, str]]:
-    """Where, and the words behind `sonde`, of every command that a message names."""
+    """The place and the words after `sonde` of every command in a message."""
     return [
         (place, found[1].strip())
         for place, text in texts()
@@ -68,7 +69,7 @@ def commands() -> list[tuple[str, str]]:
 
 
 def wrong(words: str) -> str:
-    """The fault of a command; "" where it and its options exist."""
+    """The fault of a command; "" if it and its options exist."""
     command: click.Command = root
     rest = words.split()
     while isinstance(command, click.Group) and rest and not rest[0].startswith(("-", HOLE)):
@@ -78,7 +79,7 @@ def wrong(words: str) -> str:
             return f"no command {name!r}"
         command, rest = found, rest[1:]
     if isinstance(command, click.Group) and rest and rest[0].startswith(HOLE):
-        return ""  # which command it is, the program fills in
+        return ""  # the program fills in the command
     known = {option for param in command.params for option in (*param.opts, *param.secondary_opts)}
     for word in rest[: rest.index("--")] if "--" in rest else rest:
         option = re.match(r"--[a-z][a-z-]*", word)
@@ -89,7 +90,7 @@ def wrong(words: str) -> str:
 
 def test_every_command_of_a_message_exists_with_its_options():
     all_ = commands()
-    assert len(all_) > 120  # else they are not found any more
+    assert len(all_) > 120  # else the search no longer finds them
     assert any(place.startswith("native/") for place, _ in all_)
     failed = {f"{place}: sonde {words}: {why}" for place, words in all_ if (why := wrong(words))}
     assert not failed, "\n".join(sorted(failed))
@@ -111,7 +112,7 @@ def test_a_wrong_command_would_be_noticed(words, why):
 
 
 def test_no_message_names_a_package_that_does_not_exist():
-    """Sonde itself is on no index: whoever installs its name from one gets somebody else's program."""
+    """Sonde itself is on no index: an installation of its name from an index would install somebody else's program."""
     named = [(place, found[1]) for place, text in texts() for found in PIP.finditer(text)]
     allowed = {re.split(r"[<>=\[]", spec)[0] for spec in PYTHON_PACKAGES.values()} | {"h5py"}
     for place, words in named:

@@ -1,4 +1,4 @@
-"""What a command need not load: scipy.stats alone takes most of a second of a processor."""
+"""Modules that a command need not load: scipy.stats alone takes most of a second of a processor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Manual pages: one a command, and man reads them without a complaint."""
+"""Manual pages: one for each command; man reads them without an error."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_page_has_what_a_page_has():
     page = manual.page(words, command)
     for heading in ("NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS"):
         assert f".SH {heading}\n" in page
-    assert "sonde\\-doctor \\- Say what was built" in page
+    assert "sonde\\-doctor \\- Show what is built" in page
     assert "\\fB\\-\\-json\\fR" in page
 
 
@@ -34,7 +34,7 @@ def test_characters_of_roff_are_taken_literally():
 
 
 def test_every_page_is_roff_that_man_reads(tmp_path):
-    """Only macros of man(7) and escapes of roff; and groff itself where it is installed."""
+    """Only macros of man(7) and escapes of roff; also groff itself, if it is installed."""
     written = manual.write(tmp_path)
     for path in written:
         text = path.read_text()
@@ -45,7 +45,7 @@ def test_every_page_is_roff_that_man_reads(tmp_path):
     if shutil.which("groff"):
         words = ["groff", "-man", "-Tutf8", "-ww", "-K", "utf8", *map(str, written)]
         ran = subprocess.run(words, capture_output=True, text=True, timeout=60)
-        assert (ran.returncode, ran.stderr) == (0, "")  # a complaint names its page
+        assert (ran.returncode, ran.stderr) == (0, "")  # an error message names its page
 
 
 def test_it_runs_as_a_module(tmp_path):

@@ -73,14 +73,14 @@ def test_the_exit_code_is_the_same_whatever_becomes_of_the_output(
 
 
 def test_a_program_of_its_own_starts_with_all_streams_closed(tmp_path: Path):
-    """Not forked: Python itself has no streams then."""
+    """Not forked: only then Python itself has no streams."""
     for line, code in ((f"'{PROGRAM}' nonsense <&- >&- 2>&-", USAGE), (f"'{PROGRAM}' --version >&-", DONE)):
         ran_alone = subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True)
         assert (ran_alone.returncode, ran_alone.stdout, ran_alone.stderr) == (code, "", "")
 
 
 def test_a_file_never_gets_the_number_of_a_stream():
-    """A print to the closed stream would write into it."""
+    """Otherwise a print to the closed stream would write into the file."""
     code = (
         "import os, subprocess, sys\nfrom sonde.cli import streams\nstreams.secure()\n"
         "opened = os.open('/dev/null', os.O_RDONLY)\nprint('lost')\nprint('lost', file=sys.stderr)\n"
@@ -89,7 +89,7 @@ def test_a_file_never_gets_the_number_of_a_stream():
     )
     line = f'exec "{sys.executable}" -c "$0" <&- >&- 2>&-'
     ran_alone = subprocess.run(["sh", "-c", line, code], capture_output=True)
-    assert ran_alone.returncode == 31  # 3, and the program that was started found its stdout closed
+    assert ran_alone.returncode == 31  # 3, and the program that it started found its stdout closed
     assert ran_alone.stdout + ran_alone.stderr == b""
 
 
@@ -113,7 +113,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 def test_a_write_waits_where_the_descriptor_does_not(pipe):
     read, write = pipe
     fcntl.fcntl(write, fcntl.F_SETFL, os.O_NONBLOCK)
-    full = os.write(write, b"x" * (1 << 20))  # as much as a pipe holds
+    full = os.write(write, b"x" * (1 << 20))  # as much as a pipe can store
     got = bytearray()
 
     def slow() -> None:

@@ -1,4 +1,4 @@
-"""wording.txt is a list of command lines with what they print and how they exit; every one is run."""
+"""wording.txt is a list of command lines with their output and exit codes; every one is run."""
 
 from __future__ import annotations
 

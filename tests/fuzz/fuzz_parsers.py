@@ -596,7 +596,7 @@ def read_kernel(data: bytes) -> None:
     errors=(ValueError,),
 )
 def read_fio(data: bytes) -> None:
-    said = run_limits.fio_told(_text(data), "write")
+    said = run_limits.parse_fio(_text(data), "write")
     assert isinstance(said.moved, int)
 
 

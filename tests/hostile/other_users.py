@@ -1,4 +1,4 @@
-"""Another user of the machine: a place that both reach, and what that user does there."""
+"""Another user of the machine: a folder that both can reach, and that user's actions in it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-STRANGER = 65534  # nobody: has no rights of anybody, and is on every machine
+STRANGER = 65534  # nobody: has no rights of other users, and exists on every machine
 
 
 def as_user(uid: int, act: Callable[[], object]) -> None:
-    """Does something in a process of that user."""
+    """Calls a function in a process of that user."""
     pid = os.fork()
     if pid == 0:
         status = 1
@@ -33,7 +33,7 @@ def as_user(uid: int, act: Callable[[], object]) -> None:
 
 
 def shared_place() -> Iterator[Path]:
-    """A folder that every user reaches, which pytest's own is not; it belongs to root."""
+    """A folder that every user can reach, unlike pytest's own; it belongs to root."""
     place = Path(tempfile.mkdtemp(prefix="sonde-hostile-"))
     place.chmod(0o755)
     try:
@@ -54,13 +54,13 @@ place = pytest.fixture(shared_place)
 
 @pytest.fixture
 def stranger(place: Path) -> Path:
-    """A folder of the stranger's."""
+    """A folder that belongs to the stranger."""
     return strangers_folder(place)
 
 
 @pytest.fixture
 def victim(place: Path) -> Path:
-    """A file of root's, which nobody else may read or write."""
+    """A file of root's that nobody else may read or write."""
     path = place / "secret"
     path.write_text("root's own words, and nobody else's\n")
     path.chmod(0o600)

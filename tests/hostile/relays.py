@@ -1,4 +1,4 @@
-"""Who stands between a client and a server, and passes on what they say to each other."""
+"""An attacker between a client and a server, which forwards their messages."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ def pass_on(
 
 
 class Relay:
-    """Listens on a port of its own, and passes on to the server whatever comes, and the server's words back.
+    """Listens on a port of its own; forwards all data to the server, and the server's answers back.
 
-    change: what it makes of a piece that a client sent, given how many bytes came before it.
+    change: returns a replacement for a piece that a client sent; its second argument is the number of bytes before the
+    piece.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Relay:
                 threading.Thread(target=pass_on, args=(server, client, self.said), daemon=True).start()
 
     def kinds(self) -> list[int]:
-        """Of the frames that the server sent."""
+        """The kinds of the frames that the server sent."""
         stream, kinds = b"".join(self.said), []
         while len(stream) >= 64:
             table, data = struct.unpack_from("<II", stream, 20)

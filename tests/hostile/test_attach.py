@@ -1,7 +1,7 @@
-"""`sonde io run --attach` by root, of a process of another user: no name of that user's decides what root writes.
+"""`sonde io run --attach` by root, on a process of another user: no name chosen by that user decides what root writes.
 
-The kernel is watched by a helper that runs as root and is told in a file what to do. A path may hold any byte but NUL,
-a line break too: the name of a program once was a line of its own in that file.
+A helper that runs as root watches the kernel, and reads its orders from a file. A path may contain any byte except NUL,
+also a line break: the name of a program was once a line of its own in that file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.root
 
 @pytest.fixture(scope="module", autouse=True)
 def kernel() -> None:
-    """Skips where this machine cannot attach to processes."""
+    """Skips if this machine cannot attach to processes."""
     try:
         sight = run_watch.tried()
     except SondeError as error:
@@ -36,7 +36,7 @@ def kernel() -> None:
 
 
 def program(path: bytes) -> Path:
-    """`cat` under a name of the stranger's liking."""
+    """`cat` under a name of the stranger's choice."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     shutil.copy("/bin/cat", path)
     return Path(os.fsdecode(path))
@@ -44,7 +44,7 @@ def program(path: bytes) -> Path:
 
 @contextmanager
 def running(path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The program, as the stranger's process, busy with system calls."""
+    """The program, running as the stranger's process, busy with system calls."""
     with open("/dev/zero", "rb") as nothing:
         child = subprocess.Popen(
             [path], stdin=nothing, stdout=subprocess.DEVNULL, user=STRANGER, group=STRANGER, extra_groups=[]
@@ -61,14 +61,14 @@ ATTACH = ("--layers", "posix", "--kernel", "--for", "0.3s", "--json", "-o", "a.n
 
 class TestNamesOfPrograms:
     def test_a_line_break_does_not_say_where_root_writes(self, sonde, stranger):
-        """The helper wrote 31 MB into a folder of the stranger's."""
+        """The helper once wrote 31 MB into a folder of the stranger's."""
         folder = stranger / "mine"
         name = os.fsencode(stranger) + b"/a\nfolder " + os.fsencode(folder)
 
         def make() -> None:
             folder.mkdir()
             program(name + b"/cat")
-            (stranger / "mine/cat").mkdir()  # what the line names is a folder
+            (stranger / "mine/cat").mkdir()  # the path in the line is a folder
 
         as_user(STRANGER, make)
         with running(Path(os.fsdecode(name + b"/cat"))) as process:
@@ -78,7 +78,7 @@ class TestNamesOfPrograms:
         assert {one["function"] for one in told["functions"]} >= {"read"}
 
     def test_a_line_break_does_not_overwrite_a_file_of_root_s(self, sonde, stranger, victim):
-        """Nor by a link under the name that the helper was to give its file."""
+        """Nor by a link under the name that the helper would give its file."""
         before = victim.read_bytes()
         folder = stranger / "mine"
         name = os.fsencode(stranger) + b"/a\nfolder " + os.fsencode(folder)
@@ -92,7 +92,7 @@ class TestNamesOfPrograms:
 
     @pytest.mark.parametrize("name", [b"caf\xe9 au lait", b"tab\there", b"100% \x1b[31m red", b"\xff\xfe"])
     def test_any_name_is_traced(self, sonde, stranger, name):
-        """Also a name that is not UTF-8, which ended in a traceback: nobody could look at such a process."""
+        """Also a name that is not UTF-8: it once ended in a traceback, and nobody could look at such a process."""
         path = os.fsencode(stranger) + b"/" + name
         as_user(STRANGER, lambda: program(path))
         with running(Path(os.fsdecode(path))) as process:
@@ -102,7 +102,7 @@ class TestNamesOfPrograms:
 
 
 def test_a_library_s_name_is_no_line_of_the_table_of_functions(place):
-    """A table's lines are of one field each, whatever a library of the traced program is called."""
+    """Each line of the table has one field, whatever name a library of the traced program has."""
     from sonde.core.lines import encoded
 
     library = "/home/me/lib\n7\t0\tfake\t/lib/other.so"

@@ -1,7 +1,8 @@
-"""A stranger on another host, who sends datagrams of DDS to each port of a bus that is on loopback alone.
+"""A stranger on another host sends DDS datagrams to each port of a bus that is on loopback alone.
 
-The stranger is no DDS, which would wait for answers, and a bus on loopback has no address from which it could send any.
-It says by hand, in DDSI-RTPS 2.2, that there is a participant with a writer and a reader, and sends a sample.
+The stranger does not run a DDS: that would wait for answers, and a bus on loopback has no address from which it could
+send any. The test builds the messages in DDSI-RTPS 2.2 itself: they announce a participant with a writer and a reader,
+and a sample.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ needs_v6 = pytest.mark.skipif(not V6, reason="no IPv6 here")
 DOMAIN = 7
 FORGED, WITNESSED = 666, 1
 
-# Programs of the attacked host. argv: profile, implementation, role. Each says "ready" and its UDP ports, and then
-# answers each line that comes.
+# Programs on the attacked host. argv: profile, implementation, role. Each prints "ready" and its UDP ports, and then
+# answers each input line.
 HERE = """
 import json, os, re, sys
 import sonde.bus.client as bus
@@ -85,7 +86,8 @@ with bus.open_text(sys.argv[1], implementation=sys.argv[2]) as here:
                 say(seen=seen, peers=[peer["guid"] for peer in here.peers()])
 """
 
-# The stranger's host. argv: its address. Sends what each line of stdin says, and says for an empty one what came.
+# On the stranger's host. argv: its address. Sends the contents of each line of stdin; for an empty line it prints what
+# it received.
 THERE = """
 import json, socket, sys
 kind = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
@@ -105,7 +107,7 @@ with socket.socket(kind, socket.SOCK_DGRAM) as here:
                     try:
                         here.sendto(bytes.fromhex(datagram), where)
                     except ConnectionRefusedError:
-                        pass  # nobody has the port; told of a datagram before
+                        pass  # nobody has the port: the report on an earlier datagram
         else:
             while True:
                 try:
@@ -117,7 +119,7 @@ with socket.socket(kind, socket.SOCK_DGRAM) as here:
         print(json.dumps({"came": came}), flush=True)
 """
 
-# Another program of the attacked host, that has joined the group on the interface which the stranger reaches.
+# Another program on the attacked host that has joined the group on the interface that the stranger reaches.
 LISTENER = """
 import socket, sys
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as here:
@@ -149,7 +151,7 @@ def nodes() -> Iterator[Cluster]:
 
 @dataclass(frozen=True)
 class Participant:
-    """Says of itself that it is at `place`."""
+    """A participant that announces its address as `place`."""
 
     prefix: bytes
     place: tuple[str, int]
@@ -162,12 +164,12 @@ class Participant:
         return self.prefix + entity
 
     def announced(self) -> str:
-        """The participant, to whoever listens for participants."""
+        """The announcement of the participant, for every listener."""
         payload = parameters(
             (0x15, b"\x02\x01\0\0"),  # protocol version
             (0x16, b"\x01\x7f\0\0"),  # vendor
             (0x50, self.entity(b"\0\0\x01\xc1")),
-            (0x58, struct.pack("<I", 0xC3F)),  # which builtin endpoints it has
+            (0x58, struct.pack("<I", 0xC3F)),  # the builtin endpoints that it has
             (0x02, struct.pack("<iI", 600, 0)),  # lease
             (0x31, locator(*self.place)),  # default unicast
             (0x32, locator(*self.place)),  # metatraffic unicast
@@ -175,7 +177,7 @@ class Participant:
         return self.message(data(b"\0\x01\0\xc7", b"\0\x01\0\xc2", 1, payload))
 
     def endpoint(self, entity: bytes, topic: str) -> list[str]:
-        """A best-effort writer (…03) or reader (…04), by the reliable writer for such."""
+        """A best-effort writer (…03) or reader (…04), announced by the reliable writer for that purpose."""
         writes = entity[3] == 0x03
         builtin = b"\0\0\x03" if writes else b"\0\0\x04"
         reader, writer = builtin + b"\xc7", builtin + b"\xc2"
@@ -268,16 +270,16 @@ def profile(transport: str = '<transport kind="udp4"/>', discovery: str = "", mo
 
 @dataclass(frozen=True)
 class Came:
-    """What came of an attack."""
+    """The result of an attack."""
 
-    samples: list[int]  # that the bus' reader took
-    known: bool  # whether the bus takes the stranger for a participant
-    heard: list[str]  # what the stranger was sent
+    samples: list[int]  # taken by the bus's reader
+    known: bool  # whether the bus accepts the stranger as a participant
+    heard: list[str]  # data that the stranger received
 
 
 @contextmanager
 def attacked(nodes: Cluster, words: str, implementation: str) -> Iterator[Callable[..., Came]]:
-    """attack(to, source, group) -> what came of it. Two programs of node 0 are on the bus; the stranger is node 1."""
+    """attack(to, source, group) -> its result. Two programs of node 0 are on the bus; the stranger is node 1."""
     with ExitStack() as stack:
         victim = stack.enter_context(Program(nodes, 0, HERE, words, implementation, "victim"))
         witness = stack.enter_context(Program(nodes, 0, HERE, words, implementation, "witness"))
@@ -290,7 +292,7 @@ def attacked(nodes: Cluster, words: str, implementation: str) -> Iterator[Callab
         def attack(to: str, source: str, group: bool = False) -> Came:
             with Program(nodes, 1, THERE, source) as there:
                 port = there.answer()["port"]
-                # The second says that it is where participants of a bus on loopback are.
+                # The second one announces an address at which participants of a bus on loopback are.
                 loopback = "::1" if ":" in source else "127.0.0.1"
                 writer, reader = b"\0\0\x01\x03", b"\0\0\x02\x04"
                 hosts = [to, *([GROUP] if group else [])]
@@ -326,7 +328,7 @@ def check_open(nodes: Cluster, implementation: str, kind: str, to: str, source: 
 def test_a_bus_on_a_named_interface_without_keys_is_open_to_whoever_reaches_it(
     nodes: Cluster, implementation: str
 ):
-    """What the attack is worth: it works where a profile asks for it."""
+    """Shows that the attack works: it succeeds if a profile allows it."""
     check_open(nodes, implementation, "udp4", nodes.address(0), nodes.address(1))
 
 
@@ -363,7 +365,7 @@ def test_an_interface_that_the_profile_does_not_name_takes_nothing(nodes: Cluste
     assert came == Came([WITNESSED], False, [])
 
 
-# Opens a bus after this process has loaded Cyclone DDS by itself, so that nothing of Sonde's is between that and the
+# Opens a bus after this process has loaded Cyclone DDS itself, so that none of Sonde's code is between that and the
 # system. argv: attributes of the profile.
 AFTER = """
 import ctypes, ctypes.util, json, sys

@@ -1,6 +1,7 @@
-"""Datasets that a stranger changed, by each command that reads them: a documented exit code and a sentence, no more.
+"""Datasets that a stranger changed, read by each command that reads them: the result is a documented exit code and a
+sentence, no more.
 
-Chosen damages are those that once ended in an internal error; the others are drawn, always the same ones.
+The chosen damages are those that once caused an internal error; the others are sampled, always in the same way.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def valid(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def held(ran: Ran, words: tuple[str, ...], page: Path) -> None:
-    """Fails where a command broke what it promises about any file."""
+    """Fails if a command broke a guarantee for arbitrary files."""
     assert ran.code in ALLOWED, f"{words}: exit {ran.code}\n{ran.err}"
     assert "Traceback" not in ran.err
     assert ran.code != 3 or ran.out + ran.err, f"{words} says nothing"
@@ -47,7 +48,7 @@ def held(ran: Ran, words: tuple[str, ...], page: Path) -> None:
 
 
 def read(typed: Typed, kind: str, path: Path, other: Path, only: tuple[str, ...] = ()) -> list[int]:
-    """Exit codes of the commands that read a damaged file; `only`: of these, by their first words."""
+    """Exit codes of the commands that read a damaged file; `only`: those commands, by their first words."""
     codes = []
     for words in commands(kind, path, other):
         if only and " ".join(words[:2]) not in only and words[0] not in only:
@@ -189,7 +190,7 @@ def test_a_mistake_of_ours_is_not_hidden_behind_a_valid_dataset(typed, valid, mo
 def test_units_that_are_no_text_are_a_finding(typed, valid, tmp_path):
     target = Target("attribute", "raw", "units", "depth")
     path = damage(valid / "io_trace.nc", tmp_path / "damaged.nc", target, "list")
-    assert "is in [0, 1, 2], not in" in " ".join(typed("data", "validate", path).expect(3).out.split())
+    assert "has the unit [0, 1, 2], not" in " ".join(typed("data", "validate", path).expect(3).out.split())
 
 
 def test_variables_of_a_type_of_the_file_s_own_are_refused_at_once(valid, tmp_path):
@@ -230,7 +231,7 @@ def test_any_damage_and_every_command(typed, valid, tmp_path, kind):
 
 
 def drawn(typed: Typed, valid: Path, folder: Path, kind: str, count: int, only: tuple[str, ...] = ()) -> None:
-    """`count` damages of a dataset, the same each time, each read by the commands."""
+    """`count` sampled damages of a dataset, the same each time, each read by the commands."""
     base = valid / f"{kind}.nc"
     done = 0
     choices = list(parameters(base))
@@ -249,7 +250,7 @@ def drawn(typed: Typed, valid: Path, folder: Path, kind: str, count: int, only: 
 
 @pytest.mark.parametrize("kind", MAKERS)
 def test_texts_with_orders_and_markup_are_shown_and_not_obeyed(typed, valid, tmp_path, kind):
-    """Each text of a dataset at once, but those that say how it is to be read."""
+    """All texts of a dataset at once, except those that define how to read it."""
     path = tmp_path / "damaged.nc"
     shutil.copyfile(valid / f"{kind}.nc", path)
     with netCDF4.Dataset(path, "a") as root:

@@ -1,4 +1,4 @@
-"""Run folders that a stranger changed: `sonde data recover` ends as documented and writes its target only."""
+"""Run folders that a stranger changed: `sonde data recover` ends as documented and writes only its target."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Datasets that claim what they do not hold: 22 KiB said 286 GiB, and who read them never came to an end.
+"""Datasets that claim more than they contain: 22 KiB claimed 286 GiB, and their readers never ended.
 
-HDF5 reads chunks that were never written as fill values, so that a dataset of any size costs whoever makes it nothing.
+HDF5 reads chunks that were never written as fill values, so a dataset of any size costs an attacker nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def claiming(path: Path, room: str = "net", group: str = "raw", dtype: str = "i1
 
 
 def far_dim(path: Path, room: str = "net") -> Path:
-    """No value at all, along a dim whose positions alone are exabytes."""
+    """No value at all, along a dim whose coordinates alone take exabytes."""
     with netCDF4.Dataset(sound(path, room), "a") as root:
         there = root["summary"]
         there.createDimension("none", 0)
@@ -59,7 +59,7 @@ def coordinate(path: Path, room: str = "net") -> Path:
 
 
 def many_small(path: Path, room: str = "net") -> Path:
-    """Each variable is harmless."""
+    """Each variable alone is harmless."""
     with netCDF4.Dataset(sound(path, room), "a") as root:
         there = root["raw"]
         there.createDimension("some", 200 << 20)
@@ -145,7 +145,7 @@ def test_who_asks_for_it_by_name_gets_it(typed, tmp_path):
 
 
 def test_padding_that_packs_well_is_no_attack(tmp_path, monkeypatch):
-    """/raw of ranks whose series differ in length is nearly all NaN, and is written to its end."""
+    """/raw for ranks whose series differ in length is nearly all NaN, and is completely written."""
     monkeypatch.setattr(dataset, "_FREE_BYTES", 0)
     path = tmp_path / "a.nc"
     values = np.full((4, 1 << 20), np.nan)

@@ -1,5 +1,5 @@
-"""HDF5 files in the store whose records somebody changed, as each who may write to a store can: what a reader of them
-is brought to.
+"""HDF5 files in the store whose records somebody changed, as everybody with write access to a store can: the effect on
+their readers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ import resource, sys
 import h5py
 import numpy as np
 """
-# What it says on stdout are the megabytes that it held more at its worst.
+# It prints how many megabytes more it used at its maximum.
 READ = (
     HEAD
     + """
@@ -73,13 +73,13 @@ def made(server: Stored, file: Path, code: str) -> None:
 
 
 def records(client: Client, file: Path, kind: str) -> tuple[str, dict[str, bytes]]:
-    """The space of a file, and its records of a kind: c of chunks, o of objects."""
+    """The space of a file, and its records of a kind: c for chunks, o for objects."""
     space = client.get("h5.files", str(file)).decode()
     return space, {key: value for key, value in client.scan(space) if key.startswith(kind)}
 
 
 def held(server: Stored, file: Path, *words: str) -> tuple[int, str]:
-    """Megabytes that a reader held, and the error that it had."""
+    """The megabytes that a reader used, and its error."""
     done = run(server, READ, file, *words)
     assert done.returncode == 0, done.stderr
     return int(done.stdout), done.stderr
@@ -106,7 +106,7 @@ def test_a_chunk_that_claims_more_than_its_dataset_can_have_takes_no_memory(
 def test_a_large_chunk_that_claims_what_did_not_come_takes_as_much_as_came(
     server: Stored, tmp_path: Path
 ) -> None:
-    # Within what a chunk of this dataset may have, and nothing of it is there.
+    # Within the size that a chunk of this dataset may have, but none of its data exists.
     file = tmp_path / "a.h5"
     shape = '(1 << 30,), "u1", chunks=(1 << 30,), compression="gzip"'
     made(server, file, f'file.create_dataset("d", {shape}).id.write_direct_chunk((0,), b"x")')
@@ -116,7 +116,7 @@ def test_a_large_chunk_that_claims_what_did_not_come_takes_as_much_as_came(
         offset, _, _, mask = CHUNK.unpack(record)
         client.put(space, key, CHUNK.pack(offset, 1000 * MIB, 1000 * MIB, mask))
     more, error = held(server, file, "one")
-    assert (more < 200, "is cut short in the store" in error) == (True, True), (more, error)
+    assert (more < 200, "is truncated in the store" in error) == (True, True), (more, error)
 
 
 def test_a_text_that_claims_what_is_not_in_its_heap_takes_as_much_as_came(
@@ -128,15 +128,16 @@ def test_a_text_that_claims_what_is_not_in_its_heap_takes_as_much_as_came(
         space, objects = records(client, file, "o")
         large = struct.pack("<Q", 2048 * MIB)
         (key,) = [key for key, record in objects.items() if record[1] == 2]
-        # Near its end a dataset's record has: data_end, heap_end, pool, pool_at, u32 length of the fill value.
+        # The fields near the end of a dataset's record: data_end, heap_end, pool, pool_at, u32 length of the fill
+        # value.
         whole = objects[key]
         at = len(whole) - 4 - 3 * 8
         assert whole[at : at + 8] == struct.pack("<Q", 3)
         client.put(space, key, whole[:at] + large + whole[at + 8 :])
-        # An element in the store: the place of what it points to, from 1 on, and its length.
+        # An element in the store: the position of its data, from 1 on, and its length.
         (name,) = [name for name in client.objects(space) if name.endswith(("p", "d"))]
         stored_bytes = bytes(client.read(space, name, 0, MIB))
         begin = stored_bytes.index(struct.pack("<QQ", 1, 3))
         client.write(space, name, struct.pack("<QQ", 1, 2047 * MIB), begin)
     more, error = held(server, file)
-    assert (more < 200, "is cut short in the store" in error) == (True, True), (more, error)
+    assert (more < 200, "is truncated in the store" in error) == (True, True), (more, error)

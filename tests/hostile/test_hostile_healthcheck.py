@@ -1,7 +1,7 @@
-"""deploy/slurm/healthcheck: what it proposes for draining takes no command from what was printed.
+"""deploy/slurm/healthcheck: its drain command contains no text from the output.
 
-It once proposed `sed -n 's/^ *would drain: //p' | sh`. Outputs hold tails of logs, and who writes into a log chooses
-its lines: root ran them.
+It once proposed `sed -n 's/^ *would drain: //p' | sh`. Outputs contain the ends of logs, and anybody who writes into a
+log chooses its lines: root executed them.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ def program(path: Path, text: str) -> None:
 
 @pytest.fixture
 def proposed(tmp_path):
-    """The script with what it proposes switched on, and a Sonde that prints `text` and ends with `status`."""
+    """The script with its proposal switched on, and a Sonde that prints `text` and ends with `status`."""
 
     def run(text: str, status: int) -> list[list[str]]:
         (tmp_path / "text").write_text(text)
         tools = tmp_path / "bin"
         tools.mkdir()
         program(tools / "sonde", f"cat {tmp_path}/text\nexit {status}")
-        # A word on each line, after the number of words.
+        # One word on each line, after the number of words.
         program(tools / "scontrol", f'{{ echo $#; printf "%s\\n" "$@"; }} >>{tmp_path}/ran')
         program(tools / "logger", "cat >/dev/null")
         script = SCRIPT.read_text()

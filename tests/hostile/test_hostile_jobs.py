@@ -1,4 +1,4 @@
-"""What a job does to stay when it is to end: tried with the rights that a job has. Real processes, without a bus."""
+"""Attempts of a job to survive its end, with the rights that a job has. Real processes, without a bus."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytest.importorskip("sonde._power", reason="the power stack is not built")
 
 from power_daemons import until
 from sonde.power.jobs import run_job_account
-from sonde.power.jobs.jobs import Part, Spec, said
+from sonde.power.jobs.jobs import Part, Spec, to_plain
 from sonde.power.jobs.run_job_manager import (
     JobManager,
     Settings,
@@ -36,7 +36,7 @@ from sonde.power.stack import run_bus
 
 pytestmark = pytest.mark.root
 SPEC = Spec("j1", ("true",), "nobody", folder="/", grace_s=0.3)
-# Each process starts the next one, without any variable by which it could be known.
+# Each process starts the next one, without any variable that identifies it.
 CHAIN = """
 echo $$ >> {pids}
 [ "$1" -gt 0 ] || {{ touch {ready}; exec sleep 1000; }}
@@ -45,7 +45,7 @@ env -i /bin/sh {chain} $(($1 - 1))
 """
 
 
-# Until nothing more can be started, which ends a shell; it writes down how far it came.
+# Starts processes until that fails, which ends a shell; it writes down how many it started.
 BOMB = "n=0; while [ $n -lt 400 ]; do sleep 1000 & n=$((n+1)); echo $n >{made}; done; touch {made}.all; wait"
 
 
@@ -66,13 +66,13 @@ class Site:
         return dict(self.manager.order({"order": order, "job": "j1", **body})["runs"][0])
 
     def start(self, spec: Spec) -> None:
-        self.order("START_JOB", spec=said(spec), parts=said([Part("n1")]))
+        self.order("START_JOB", spec=to_plain(spec), parts=to_plain([Part("n1")]))
 
     def over(self) -> dict[str, Any]:
         def look() -> dict[str, Any] | None:
             for one in self.manager.look()[1]:
                 self.manager.settle(one)
-            told = dict(self.manager.told({"job": "j1"})["runs"][0])
+            told = dict(self.manager.query({"job": "j1"})["runs"][0])
             return told if told["state"] in ("ended", "failed") else None
 
         return dict(until(look, "the job is over"))
@@ -169,17 +169,17 @@ def test_what_left_session_parent_and_environment_ends_with_a_keeper_that_was_ki
 
 
 def test_a_keeper_that_does_not_end_is_ended(site: Site, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("sonde.power.jobs.run_job_manager.KEEPER_S", 0.0)
+    monkeypatch.setattr("sonde.power.jobs.run_job_manager.SHIM_S", 0.0)
     site.start(replace(SPEC, command=("sleep", "1000")))
     (job,) = site.manager.jobs.values()
     signal.pidfd_send_signal(job.pidfd, signal.SIGSTOP)
     site.order("STOP_JOB", grace_s=0.1, reason="enough")
     told = site.over()
-    assert (told["state"], "its keeper was killed" in told["reason"]) == ("failed", True)
+    assert (told["state"], "its job shim was killed" in told["reason"]) == ("failed", True)
 
 
 def test_a_fork_bomb_ends_at_its_user_s_limit(site: Site):
-    """With the manager's limit of tasks it once took those of all other jobs, and the manager's own."""
+    """With only the manager's limit of tasks it once took those of all other jobs, and the manager's own."""
     site.manager.settings.max_tasks = 60
     made = site.folder / "own/made"
     site.start(replace(SPEC, command=("/bin/sh", "-c", BOMB.format(made=made))))
@@ -198,7 +198,7 @@ def test_without_a_limit_there_is_none(site: Site):
 
 
 class TestLimitsOfACgroup:
-    """On a folder that looks like a cgroup: controllers of version 2 are not on every machine that tests."""
+    """In a folder that looks like a cgroup: not every test machine has controllers of version 2."""
 
     @pytest.fixture
     def group(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -233,7 +233,7 @@ class TestLimitsOfACgroup:
 class TestAccounts:
     @pytest.fixture
     def refused(self, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-        """PAM, which admits nobody and notes whom it was asked for."""
+        """A PAM that admits nobody and records the accounts that it was asked for."""
         asked: list[tuple[str, str]] = []
 
         def refusal(service: str, user: str) -> str:
@@ -256,7 +256,7 @@ class TestAccounts:
         site.start(replace(SPEC, command=("sleep", "1000")))
         assert refused == []
         site.manager.settings.pam_service = "login"
-        site.start(replace(SPEC, command=("sleep", "1000")))  # the scheduler asks again: it runs already
+        site.start(replace(SPEC, command=("sleep", "1000")))  # the scheduler asks again: the job runs already
         site.order("STOP_JOB", grace_s=0.1, reason="enough")
         site.over()
 
@@ -279,7 +279,7 @@ class TestAccounts:
         )
         if "unshare" in ran.stderr or "mount" in ran.stderr:
             pytest.skip(f"no mount namespaces here: {ran.stderr}")
-        # Debian's stack gives another reason than that it has expired.
+        # Debian's stack gives another reason, not the expiry.
         assert (ran.returncode, "does not admit 'nobody'" in ran.stdout) == (run_job_account.REFUSED, True), (
             ran
         )
@@ -293,11 +293,11 @@ class TestAccounts:
     def test_a_program_that_ends_without_its_word_admits_nobody(
         self, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
-        """As one does in which a module of PAM calls exit(3)."""
+        """Simulates a program in which a PAM module calls exit(3)."""
         program = tmp_path / "account.py"
         program.write_text(f"import os, sys\n{ending}\n")
         monkeypatch.setattr(run_job_account, "__file__", str(program))
-        assert "ended with status" in run_job_account.refusal("login", "nobody")
+        assert "exited with status" in run_job_account.refusal("login", "nobody")
 
     def test_where_there_is_no_pam_jobs_run_and_it_is_said(self, site: Site, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(run_job_account, "LIBRARY", "libno-such-pam.so")

@@ -1,4 +1,4 @@
-"""The power monitor, as strangers and peers with odd numbers would have it end or be silent."""
+"""The power monitor, attacked by strangers, and by peers with unusual numbers, that try to end or silence it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sonde.power.stack.config import Listen
 from sonde.power.stack.telemetry import JobSample, Latest, NodeSample, known, total
 
 TOKEN = "a-token-of-16-or-more"
-HUGE = 1.7e308  # two of them are no number any more
+HUGE = 1.7e308  # the sum of two is no longer finite
 
 
 @pytest.fixture
@@ -50,12 +50,11 @@ def test_strangers_who_say_nothing_shut_nobody_out(site: Site):
     strangers = []
     for k in range(2 * MAX_CONNECTIONS):
         one = socket.create_connection(("127.0.0.1", site.port))
-        one.sendall(b"GET /metrics HTTP/1.1\r\n"[: k % 20])  # some have begun to say something
+        one.sendall(b"GET /metrics HTTP/1.1\r\n"[: k % 20])  # some have begun a request
         strangers.append(one)
     try:
-        for _ in range(
-            3
-        ):  # of one connection: who was let in is not dropped between two requests by its neighbours
+        # On one connection: neighbours do not push out an accepted client between two requests.
+        for _ in range(3):
             owner = http.client.HTTPConnection("127.0.0.1", site.port, timeout=60)
             owner.request("GET", "/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
             answer = owner.getresponse()
@@ -66,11 +65,11 @@ def test_strangers_who_say_nothing_shut_nobody_out(site: Site):
             one.close()
 
 
-LARGE = "#" * (8 << 20)  # more than sockets hold
+LARGE = "#" * (8 << 20)  # more than sockets can buffer
 
 
 class Events:
-    """What a monitor without a token serves. Each next() is an event; large() makes all that it serves large."""
+    """The answers of a monitor without a token. Each next() is an event; large() makes all its answers large."""
 
     def __init__(self) -> None:
         self.changed, self.number, self.text = threading.Condition(), 0, "{}"
@@ -102,14 +101,14 @@ def open_site(events: Events) -> Iterator[Site]:
 
 
 def asking(site: Site, path: str) -> socket.socket:
-    """Somebody who asks for something and reads nothing."""
+    """A client that sends a request and does not read."""
     one = socket.create_connection(("127.0.0.1", site.port), timeout=60)
     one.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     return one
 
 
 def until(one: socket.socket, end: bytes) -> bytes:
-    """What comes up to an end, or until the server ends the connection."""
+    """The data up to an end mark, or until the server ends the connection."""
     got = b""
     with suppress(ConnectionError):
         while end not in got and (more := one.recv(1 << 16)):
@@ -123,7 +122,7 @@ def reads_now(site: Site) -> bytes:
 
 
 def test_who_follows_without_reading_shuts_nobody_out(open_site: Site):
-    """Each user of the machine reaches a monitor without a token, with more connections than there are places."""
+    """Each user of the machine reaches a monitor without a token, with more connections than there are slots."""
     with ExitStack() as opened:
         for _ in range(2 * MAX_CONNECTIONS):
             opened.enter_context(asking(open_site, "/events"))
@@ -146,7 +145,7 @@ def test_who_takes_no_answer_shuts_nobody_out(open_site: Site):
 def test_a_follower_that_reads_nothing_loses_its_place(
     open_site: Site, events: Events, monkeypatch: pytest.MonkeyPatch
 ):
-    """Its time is that of its place: a socket's own begins anew with each piece that TLS sends."""
+    """The time limit belongs to the slot: a socket's own starts again with each piece that TLS sends."""
     monkeypatch.setattr(run_http._Handler, "timeout", 3600.0)
     with asking(open_site, "/events") as idle:
         assert b"data: {}" in until(idle, b"\r\n\r\ndata: {}\n\n")
@@ -188,12 +187,12 @@ def test_the_peer_that_has_the_most_gives_way_by_what_does_not_read(pair: Callab
     a, b, c = [pair() for _ in range(5)], [pair() for _ in range(2)], pair()
     assert all(follower(places, one, "a") for one in a[:3])
     assert follower(places, b[0], "b")
-    places.sends(a[1], 10.0)  # which it does not take
+    places.sends(a[1], 10.0)  # the client does not read it
     assert follower(places, c, "c")
     assert [places.has(one) for one in (*a[:3], b[0], c)] == [True, False, True, True, True]
-    assert follower(places, a[3], "a")  # of its own
+    assert follower(places, a[3], "a")  # with its own
     assert [places.has(one) for one in (*a[:4], b[0], c)] == [False, False, True, True, True, True]
-    assert follower(places, b[1], "b")  # of its own: with one more it would have as many as any
+    assert follower(places, b[1], "b")  # with its own: with one more it would have as many as any other
     assert [places.has(one) for one in (a[2], a[3], *b, c)] == [True, True, False, True, True]
     now_s = 1e6
     places.end_late()
@@ -206,7 +205,7 @@ def test_where_nobody_has_two_places_who_comes_last_follows_later(pair: Callable
     assert follower(places, one, "a")
     assert follower(places, other, "b")
     assert not follower(places, last, "c")
-    assert places.has(last)  # and can still ask for something else
+    assert places.has(last)  # and can still send another request
     assert places.take(last, "c", REQUEST)
 
 

@@ -1,8 +1,6 @@
-"""Signals by number: the kernel may have given a number that was read a moment ago, or written down, to another user's
-process.
+"""Signals by number: the kernel may have given a number that was just read, or written down, to another user's process.
 
-The tests show that by a list that still holds the number of a bystander when it is read first, and no more when it is
-read again.
+The tests simulate that by a list that contains a bystander's number in the first read, and not in the second.
 """
 
 from __future__ import annotations
@@ -40,13 +38,13 @@ def bystander() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def lives(child: subprocess.Popen[bytes]) -> bool:
-    """Whether a process is there after a signal had time to end it."""
+    """Whether a process still exists after a signal had time to end it."""
     time.sleep(0.2)
     return child.poll() is None
 
 
 def looks_of(*found: list[Any]) -> Callable[..., list[Any]]:
-    """A function that returns these lists, one a call, and the last of them from then on."""
+    """A function that returns these lists, one for each call, and then always the last one."""
     left = list(found)
     return lambda *_: left.pop(0) if len(left) > 1 else left[0]
 
@@ -59,11 +57,11 @@ def test_what_ended_before_its_job_s_keeper_signals_it_is_not_another_user_s_pro
     number: signal.Signals,
 ):
     (tmp_path / "start.json").write_text(json.dumps({"starts": [], "limit_s": 0, "grace_s": 0.1}))
-    keeper = run_job_shim.Keeper(tmp_path)
+    shim = run_job_shim.JobShim(tmp_path)
     mine = subprocess.Popen(["sleep", "1000"])
     try:
         monkeypatch.setattr(run_job_shim, "_below", looks_of([bystander.pid, mine.pid], [mine.pid]))
-        keeper._signal(number)
+        shim._signal(number)
         assert mine.wait(30) == -number
         assert lives(bystander)
     finally:
@@ -75,7 +73,7 @@ def test_what_ended_before_its_job_s_keeper_signals_it_is_not_another_user_s_pro
 def test_a_process_of_a_node_that_has_ended_is_not_another_user_s(
     monkeypatch: pytest.MonkeyPatch, bystander: subprocess.Popen[bytes], number: signal.Signals
 ):
-    """A command in a node of a virtual cluster: nsenter's child, when it was looked for."""
+    """A command in a node of a virtual cluster: nsenter's child at the time of the search."""
     command = cluster_run.NodeProcess.__new__(cluster_run.NodeProcess)
     command.pid = os.getpid()
     monkeypatch.setattr(cluster_run.NodeProcess, "poll", lambda _: None)
@@ -96,7 +94,7 @@ def test_what_ends_while_a_cluster_is_calmed_is_not_another_user_s(
 
 
 def test_a_number_in_a_file_is_signalled_if_it_began_when_the_file_says(bystander: subprocess.Popen[bytes]):
-    """As the keeper's in keeper.json, after it has ended and its number went to somebody else."""
+    """Such as the number in keeper.json, after that process has ended and another process has its number."""
     began = processes.began(bystander.pid)
     recorded = began - 1
     processes.signal_one(bystander.pid, signal.SIGKILL, lambda: processes.began(bystander.pid) == recorded)
@@ -110,7 +108,7 @@ def test_a_keeper_of_a_file_that_is_another_process_by_now_is_not_told_to_stop(
     bystander: subprocess.Popen[bytes],
 ):
     pytest.importorskip("sonde._power", reason="the power stack is not built")
-    from sonde.power.jobs.jobs import Part, Spec, said
+    from sonde.power.jobs.jobs import Part, Spec, to_plain
     from sonde.power.jobs.run_job_manager import JobManager, Settings, boot
     from sonde.power.stack import run_bus
 
@@ -122,19 +120,19 @@ def test_a_keeper_of_a_file_that_is_another_process_by_now_is_not_told_to_stop(
     )
     spec = Spec("j1", ("true",), "nobody", folder="/", grace_s=0.3)
     mark = {"pid": bystander.pid, "began": processes.began(bystander.pid) - 1, "boot": boot(), "at_ns": 1}
-    (folder / "job.json").write_text(json.dumps({"spec": said(spec), "parts": said([Part("n1")])}))
+    (folder / "job.json").write_text(json.dumps({"spec": to_plain(spec), "parts": to_plain([Part("n1")])}))
     (folder / "keeper.json").write_text(json.dumps(mark))
     (folder / "stop.json").write_text('{"grace_s": 0.0, "reason": "enough"}')
     manager = JobManager(run_bus.load(config), Settings(str(config)))
     try:
-        assert manager.told({"job": "j1"})["runs"][0]["state"] == "failed"
+        assert manager.query({"job": "j1"})["runs"][0]["state"] == "failed"
         assert lives(bystander)
     finally:
         os.close(manager._lock)
 
 
 GREP = """#!/bin/sh
-# What was left of the run when it was looked for; its number is another user's by the time of the signal.
+# The remains of the run that were found; at the time of the signal the number is another user's.
 echo /proc/{pid}/environ
 """
 

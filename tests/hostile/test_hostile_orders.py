@@ -1,4 +1,4 @@
-"""Who may have the job manager start something: tried as a user of the machine who has no right to."""
+"""Orders to the job manager to start something, from a user of the machine without the right to give them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from power_cluster import Cluster, pytestmark
 from power_daemons import DAEMON, Daemon, until
 from sonde.core.errors import UsageError
 from sonde.power.jobs import jobs, proof, run_jobs_bus
-from sonde.power.jobs.jobs import Part, Spec, said
+from sonde.power.jobs.jobs import Part, Spec, to_plain
 from sonde.power.jobs.run_job_manager import JobManager, Settings
 from sonde.power.stack import run_bus
 from sonde.power.stack.run_bus import _power
@@ -33,7 +33,7 @@ pytestmark = [
     pytest.mark.skipif(not shutil.which("setpriv"), reason="no setpriv"),
 ]
 STRANGER = 65534
-# What a stranger's program does: it joins the bus that the configuration names, and has a command started.
+# A stranger's program: it joins the bus that the configuration names, and orders the start of a command.
 ORDER = """
 import json, sys
 from sonde.core.errors import SondeError
@@ -51,7 +51,7 @@ except SondeError as error:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """One that a stranger can go through: pytest's are closed to others."""
+    """A folder that a stranger can enter: pytest's are closed to others."""
     made = Path(tempfile.mkdtemp(prefix="sonde-hostile-"))
     made.chmod(0o755)
     yield made
@@ -67,8 +67,14 @@ class Site(Cluster):
 
 def start(user: str, mark: Path, job: str = "a1") -> dict[str, object]:
     spec = Spec(job, ("/bin/sh", "-c", f"id -u > {mark}"), user, folder="/")
-    parts = said([Part("n1")])
-    return {"order": "START_JOB", "job": job, "spec": said(spec), "parts": parts, "target": said(spec.target)}
+    parts = to_plain([Part("n1")])
+    return {
+        "order": "START_JOB",
+        "job": job,
+        "spec": to_plain(spec),
+        "parts": parts,
+        "target": to_plain(spec.target),
+    }
 
 
 def ordered(site: Cluster, body: dict[str, object], uid: int = STRANGER) -> str:
@@ -85,7 +91,7 @@ def ordered(site: Cluster, body: dict[str, object], uid: int = STRANGER) -> str:
 
 
 def heard(daemon: Daemon) -> str:
-    """ "ready", or "" of one that ended without."""
+    """ "ready", or "" for one that ended without it."""
     until(
         lambda: not daemon.reader.is_alive() or any(one["event"] == "ready" for one in daemon.events),
         "a word",
@@ -141,7 +147,7 @@ def test_orders_to_carry_something_out_are_proven_where_it_is_carried_out(
         body = start("daemon", mark)
         assert ordered(site, body) == "power.not_proven"
         assert ordered(site, signed(body, jobs.JOB_SET, STRANGER)) == "power.not_proven"
-        # Of root, and for another job; and what it proved of another service.
+        # From root, but for another job; and a credential for another service.
         other = signed(start("daemon", mark, "a2"), jobs.JOB_SET, 0)
         assert ordered(site, {**body, "credential": other["credential"]}) == "power.not_proven"
         assert not mark.exists()
@@ -177,7 +183,7 @@ def manager(tmp_path: Path) -> Iterator[JobManager]:
 def test_a_user_is_a_number_and_no_name(manager: JobManager, monkeypatch: pytest.MonkeyPatch):
     known = pwd.getpwnam
 
-    def other(name: str) -> pwd.struct_passwd:  # as of a second account of root's in passwd(5)
+    def other(name: str) -> pwd.struct_passwd:  # like a second account of root's in passwd(5)
         return pwd.struct_passwd(("toor", *known("root")[1:])) if name == "toor" else known(name)
 
     monkeypatch.setattr(pwd, "getpwnam", other)
@@ -192,7 +198,7 @@ def test_a_user_is_a_number_and_no_name(manager: JobManager, monkeypatch: pytest
 
 @pytest.mark.parametrize("said", ["", 'unprotected="yes"'])
 def test_a_node_manager_sets_no_hardware_for_whoever_writes_to_its_bus(folder: Path, said: str):
-    """powercap of this machine, whether it has any or not: only who may serve looks for it."""
+    """powercap of this machine, whether it has any or not: only a node manager that may serve looks for it."""
     (folder / "bus.xml").write_text(
         f'<sonde-bus version="1"><profile name="p" domain="7" {said}/></sonde-bus>'
     )
@@ -204,7 +210,7 @@ def test_a_node_manager_sets_no_hardware_for_whoever_writes_to_its_bus(folder: P
     )
     words = [DAEMON, "node-manager", "--config", folder / "power.toml", "--with-parent"]
     ran = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
-    refused = "asks nobody who they are" in ran.stderr
+    refused = "checks no identity" in ran.stderr
     assert refused == (not said), ran.stderr
     if refused:
         assert ran.returncode == 2

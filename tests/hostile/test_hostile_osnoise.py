@@ -1,6 +1,6 @@
-"""A Sonde that is killed while the osnoise tracer is on: the next one sets the kernel back as it was.
+"""A Sonde that is killed while the osnoise tracer is on: the next one restores the kernel's settings.
 
-It once left an instance that every Sonde shared, and an option that holds for the whole kernel.
+It once left an instance that every Sonde shared, and an option that applies to the whole kernel.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sonde.noise.run_osnoise import EVENTS, Osnoise
 
 @pytest.fixture
 def tracing(tmp_path) -> Path:
-    """What of tracefs is used, as files."""
+    """The parts of tracefs that are used, as files."""
     (tmp_path / "available_tracers").write_text("hwlat osnoise function nop\n")
     (tmp_path / "osnoise").mkdir()
     (tmp_path / "instances").mkdir()
@@ -29,7 +29,7 @@ def tracing(tmp_path) -> Path:
 
 @pytest.fixture(autouse=True)
 def as_the_kernel(monkeypatch):
-    """An instance is filled as it is made, and goes with what is in it."""
+    """An instance gets its files when it is made, and is removed with them."""
     mkdir, rmdir = Path.mkdir, Path.rmdir
 
     def fill(path: Path, *words: object, **named: object) -> None:
@@ -49,7 +49,7 @@ def as_the_kernel(monkeypatch):
 
 
 def killed(tracing: Path) -> None:
-    """A Sonde that traces and is ended by SIGKILL."""
+    """A Sonde that traces and is killed by SIGKILL."""
     here, there = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -88,7 +88,7 @@ def test_a_trace_of_io_sets_it_back_as_well_and_doctor_tells(tracing):
 
 
 def test_two_at_a_time_do_not_share_an_instance(tracing):
-    """The second one's end once switched the first one's tracer off."""
+    """The end of the second one once switched off the first one's tracer."""
     first = Osnoise(tracing)
     assert first.start()
     pid = os.fork()

@@ -1,4 +1,4 @@
-"""SECURITY.md says of what listens what the code and the units say."""
+"""SECURITY.md agrees with the code and the units on everything that listens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UNITS = {unit.stem: unit.read_text() for unit in (ROOT / "deploy/systemd").glob(
 
 
 def rows() -> dict[str, list[str]]:
-    """The table of what listens: first cell, the others."""
+    """The table of listening programs: first cell, the other cells."""
     section = PAGE.partition("## What listens, and as whom")[2].partition("\n## ")[0]
     cells = [
         [cell.strip() for cell in line.strip("| ").split(" | ")]

@@ -13,7 +13,7 @@ pytest.importorskip("sonde._power", reason="the power stack is not built")
 
 from sonde.bus.errors import Refused
 from sonde.core.errors import EnvironmentFailure
-from sonde.power.jobs.jobs import Spec, said
+from sonde.power.jobs.jobs import Spec, to_plain
 from sonde.power.jobs.queue import as_text
 from sonde.power.jobs.run_job_scheduler import NAME, Scheduler
 from sonde.power.jobs.run_jobs_store import Store
@@ -23,7 +23,7 @@ MIB = 1 << 20
 
 
 class Nobody:
-    """In place of the other roles: none of them answers."""
+    """Replaces the other roles: none of them answers."""
 
     def ask(self, service: str, body: dict[str, Any]) -> dict[str, Any]:
         raise EnvironmentFailure("power.no_answer", f"nobody answers {service}")
@@ -43,16 +43,21 @@ class Site:
         self.scheduler = Scheduler(run_bus.load(config), self.store, Nobody())  # type: ignore[arg-type]
 
     def order(self, order: str, job: str, user: str = "eve", **more: Any) -> dict[str, Any]:
-        body = {"order": order, "job": job, "user": user, "spec": said(Spec(job, ("true",), user, **more))}
+        body = {
+            "order": order,
+            "job": job,
+            "user": user,
+            "spec": to_plain(Spec(job, ("true",), user, **more)),
+        }
         return self.scheduler.order(body)
 
     def listed(self, over: bool = False) -> list[dict[str, Any]]:
         body = {"ask": "GET_QUEUE", "job": "", "user": "", "queue": "", "over": over}
-        return list(self.scheduler.told(body)["jobs"])
+        return list(self.scheduler.query(body)["jobs"])
 
     @property
     def stored_b(self) -> int:
-        """In memory, without what Python adds."""
+        """In memory, without Python's overhead."""
         return sum(len(json.dumps(as_text(one))) for one in self.scheduler.queue.entries.values())
 
     @property
@@ -98,7 +103,7 @@ def test_who_submits_and_cancels_many_loses_the_oldest_and_others_lose_nothing(s
 
 def test_a_listing_of_long_commands_and_many_hosts_is_short(site: Site):
     for k in range(20):
-        body = said(Spec(f"j{k}", ("x" * (MIB - 100),), "eve", hosts=("n1", "n2", "n3", "n4")))
+        body = to_plain(Spec(f"j{k}", ("x" * (MIB - 100),), "eve", hosts=("n1", "n2", "n3", "n4")))
         site.scheduler.order({"order": "SUBMIT_JOB", "job": "", "user": "eve", "spec": body})
     assert len(json.dumps(site.listed())) < 20 * 3000
 
@@ -117,7 +122,7 @@ def test_what_waits_of_all_users_has_a_bound(site: Site):
 
 @pytest.mark.parametrize("job", ["on:n1", "slurm-17"])
 def test_nobody_takes_names_of_the_system_s(site: Site, job: str):
-    """A job called so ended the guarantee of a shared node, or of a job of Slurm's, when it was over."""
+    """A job with such a name once ended the guarantee of a shared node, or of a job of Slurm's, at its own end."""
     with pytest.raises(Refused) as no:
         site.order("SUBMIT_JOB", job)
     assert no.value.code == "power.bad_job"

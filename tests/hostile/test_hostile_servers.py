@@ -1,6 +1,6 @@
-"""Servers of the store that a client has let in, and that answer it what they like: what Python makes of it.
+"""Servers of the store that a client has connected to, with arbitrary answers: their effect on Python.
 
-What they can do to the memory of a client is in tests/native/hostile/test_hostile_client.cpp.
+Their effect on the memory of a client is tested in tests/native/hostile/test_hostile_client.cpp.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Answer = Callable[[Caller, int, int], None]  # client, kind of its frame, number
 
 @contextmanager
 def impostor(answer: Answer) -> Iterator[str]:
-    """The address of a server that lets everybody in, and leaves each of their frames to `answer`."""
+    """The address of a server that admits everybody, and passes each frame to `answer`."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve(caller: Caller) -> None:
@@ -148,7 +148,7 @@ def test_a_status_that_lacks_something_or_has_more_is_shown(report: bytes) -> No
 def test_a_status_that_is_not_one_leaves_the_command_with_a_sentence(typed: Typed) -> None:
     with impostor(lambda caller, kind, number: caller.say(frame(STATUS, b'{"roles": 5}'))) as address:
         done = typed("store", "status", "--server", address, "--auth", "none")
-    assert "does not understand: 'roles' are no objects" in done.expect(3).said
+    assert "cannot read: 'roles' is not a list of objects" in done.expect(3).said
 
 
 def test_names_of_items_that_are_too_short_are_an_error_of_the_store() -> None:

@@ -1,4 +1,4 @@
-"""Session files of an mpirun where another user has prepared Open MPI's own place for them."""
+"""Session files of an mpirun if another user has prepared Open MPI's own folder for them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_folder_of_another_user_is_not_used(
 
     def start() -> None:
         os.environ |= {"TMPDIR": str(temporary), "HOME": str(run)}
-        tempfile.tempdir = None  # as in a process that begins with these
+        tempfile.tempdir = None  # as in a process that starts with these
         with ProbeProcess(command, run, print, cwd=run) as process:
             ending = process.wait(100)
         assert ending.reason == "done", process.own_log()

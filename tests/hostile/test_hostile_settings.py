@@ -1,4 +1,4 @@
-"""Settings of others: what Sonde reads, and what it leaves alone, in a folder that somebody else prepared, and with
+"""Settings of other users: what Sonde reads, and what it ignores, in a folder that somebody else prepared, and with
 variables that somebody else chose. docs/explain/security.md lists all of them.
 """
 
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.root, pytest.mark.skipif(not shutil.which("setpriv"), 
 USER, STRANGER = 1000, 65534
 SONDE = [sys.executable, "-P", "-c", "import sys; from sonde.cli.entry import main; sys.exit(main())"]
 MODULE = '[store.serve]\nmodule = ["/nowhere/mine.so"]\n'
-NONSENSE = "[net.modes]\nnonsense = 1\n"  # an unknown key: who reads the file says so
+NONSENSE = "[net.modes]\nnonsense = 1\n"  # an unknown key: a program that reads the file reports it
 
 
 NOBODY_NAMED = 0xFFFFFFFF
@@ -57,7 +57,7 @@ def linked(path: Path, target: Path, owner: int = 0) -> Path:
     return path
 
 
-# A folder for a variable, by what others may do: each makes it below the one that it is given, and returns its path.
+# A folder for a variable, by the rights of others: each function makes it below the given folder, and returns its path.
 OTHERS_DECIDE: dict[str, Callable[[Path], str]] = {
     "it is another's": lambda at: str(made(at / "a", STRANGER)),
     "a group of people may write in it": lambda at: str(made(at / "a", 0, 0o775, STRANGER)),
@@ -131,9 +131,9 @@ def sonde(
 @pytest.mark.parametrize(
     ("reader", "owner", "mode", "folder_mode", "why"),
     [
-        (0, STRANGER, 0o644, 0o755, "root takes no defaults"),
-        (0, 0, 0o644, 0o755, "root takes no defaults"),
-        (USER, STRANGER, 0o644, 0o755, f"the file is user {STRANGER}'s"),
+        (0, STRANGER, 0o644, 0o755, "root reads no defaults"),
+        (0, 0, 0o644, 0o755, "root reads no defaults"),
+        (USER, STRANGER, 0o644, 0o755, f"the file belongs to user {STRANGER}"),
         (USER, USER, 0o666, 0o755, "everybody may write the file"),
         (USER, USER, 0o644, 0o777, "everybody may write its folder"),
     ],
@@ -159,7 +159,10 @@ def test_one_s_own_is_read(folder: Path):
 def test_no_folder_says_what_code_is_loaded(folder: Path):
     prepared(folder, MODULE, USER)
     ran = sonde(folder, USER, "store", "serve", "--memory")
-    assert (ran.returncode, "'module' is not taken from the folder" in " ".join(ran.stderr.split())) == (
+    assert (
+        ran.returncode,
+        "'module' is not read from the current folder" in " ".join(ran.stderr.split()),
+    ) == (
         2,
         True,
     )
@@ -168,7 +171,7 @@ def test_no_folder_says_what_code_is_loaded(folder: Path):
 class TestOfTheEnvironment:
     @pytest.fixture
     def library(self, folder: Path) -> Path:
-        """A folder of the stranger's with a component of Open MPI, whose constructor notes as whom it was loaded."""
+        """A folder of the stranger's with a component of Open MPI, whose constructor records the user that loads it."""
         if not shutil.which("cc"):
             pytest.skip("no C compiler")
         source, ran = folder / "evil.c", folder / "ran"
@@ -177,7 +180,7 @@ class TestOfTheEnvironment:
             f'  FILE* out = fopen("{ran}", "a");\n'
             '  if (out) fprintf(out, "uid %d\\n", (int)getuid()), fclose(out);\n}\n'
         )
-        # Open MPI looks there by itself; mca-params.conf beside it may name any other folder.
+        # Open MPI looks there by itself; mca-params.conf in the folder above may name any other folder.
         components = folder / ".openmpi" / "components"
         components.mkdir(parents=True)
         words = ["cc", "-shared", "-fPIC", "-o", str(components / "mca_shmem_evil.so"), str(source)]
@@ -209,7 +212,7 @@ class TestOfTheEnvironment:
             ran = sonde(folder, 0, *words[:-1], str(out / "a.nc"), variables=env)
             assert ran.returncode == 0, ran.stderr
             assert not library.exists(), library.read_text()
-            assert f"HOME is '{folder}', which is user {STRANGER}'s" in " ".join(ran.stderr.split())
+            assert f"HOME is '{folder}', which belongs to user {STRANGER}" in " ".join(ran.stderr.split())
         finally:
             shutil.rmtree(out)
 
@@ -220,7 +223,7 @@ class TestOfTheEnvironment:
         for uid in (0, USER):
             ran = sonde(folder, uid, "net", "modes")
             assert ran.returncode == 3
-            assert f"./{name} is a file of user {STRANGER}'s" in " ".join(ran.stderr.split())
+            assert f"./{name} belongs to user {STRANGER}" in " ".join(ran.stderr.split())
         assert sonde(folder, STRANGER, "net", "modes").returncode == 0
 
     def test_what_libraries_read_here_is_switched_off(self, folder):
@@ -315,8 +318,8 @@ class TestOfTheEnvironment:
             (50, ["root"], [], True),
             (50, ["eve"], [], False),
             (50, [], ["eve"], False),
-            (1500, [], [], False),  # a group of people: a directory need not list them
-            (0, [], ["halt"], True),  # as Fedora has it
+            (1500, [], [], False),  # a group of people: a directory service need not list them
+            (0, [], ["halt"], True),  # as in Fedora
             (0, ["eve"], [], False),
         ],
     )
@@ -333,7 +336,7 @@ class TestOfTheEnvironment:
         environ = {"HOME": "/root", "PATH": f"/usr/bin:{folder}"}
         said = list(surroundings.make_safe(environ, Path("/")))
         assert environ["PATH"] == (f"/usr/bin:{folder}" if safe else "/usr/bin")
-        assert ["the group 'staff' may write in" in one for one in said] == ([] if safe else [True])
+        assert ["the group 'staff' can write in" in one for one in said] == ([] if safe else [True])
 
     def test_an_access_list_is_seen(self, folder):
         entries = [(1, 7, NOBODY_NAMED), (2, 7, STRANGER), (4, 5, NOBODY_NAMED), (16, 7, NOBODY_NAMED)]
@@ -347,10 +350,10 @@ class TestOfTheEnvironment:
             pytest.skip(f"no access lists on this file system: {error.strerror}")
         environ = {"HOME": "/root", "PATH": f"/usr/bin:{folder}"}
         (said,) = surroundings.make_safe(environ, Path("/"))
-        assert "whoever its access list names may write" in said
+        assert "everybody in its access list can write" in said
 
     def test_who_owns_sonde_itself_may_have_programs_beside_it(self, folder, monkeypatch):
-        """An account that installs software for all: what it likes, root runs already."""
+        """An account that installs software for all: root already runs its programs."""
         os.chown(folder, STRANGER, STRANGER)
         (folder / "surroundings.py").touch()
         os.chown(folder / "surroundings.py", STRANGER, STRANGER)
@@ -358,7 +361,7 @@ class TestOfTheEnvironment:
         environ = {"HOME": str(folder), "PATH": f"/usr/bin:{folder}", "XDG_CONFIG_HOME": str(folder)}
         assert len(list(surroundings.make_safe(environ, Path("/")))) == 2
         assert environ["PATH"] == f"/usr/bin:{folder}"
-        assert environ["HOME"] == "/root"  # files of root's in it would be in that account's way
+        assert environ["HOME"] == "/root"  # root's own files there would disturb that account
 
     @pytest.mark.parametrize(
         ("name", "value", "safe"),
@@ -367,12 +370,12 @@ class TestOfTheEnvironment:
             ("OMPI_MCA_mca_base_component_path", "SYSTEM_DEFAULT:{theirs}", False),
             ("OMPI_MCA_mca_base_param_files", "/etc/openmpi/a.conf,{theirs}/b.conf", False),
             ("PMIX_MCA_mca_base_component_path", "{theirs}", False),
-            ("OMPI_MCA_btl_base_verbose", "{theirs}", True),  # no path that is searched
+            ("OMPI_MCA_btl_base_verbose", "{theirs}", True),  # not a path that is searched
             ("PIP_CONFIG_FILE", "/dev/null", True),
             ("PIP_CONFIG_FILE", "{theirs}/pip.conf", False),
             ("FI_PROVIDER_PATH", "@/usr/lib/libfabric", True),
             ("FI_PROVIDER_PATH", "@{theirs}", False),
-            ("LD_LIBRARY_PATH", "@/usr/lib", False),  # there it is a folder called @
+            ("LD_LIBRARY_PATH", "@/usr/lib", False),  # there it is a folder with the name @
             ("LD_LIBRARY_PATH", "", True),
             ("MPI_HOME", "/opt/mpi", True),
             ("MPI_HOME", "{theirs}", False),
@@ -390,7 +393,7 @@ class TestOfTheEnvironment:
 
     @pytest.mark.hardware("a kernel that makes user namespaces, which none does in a chroot")
     def test_root_of_a_user_namespace_keeps_the_machine_s_own_folders(self, folder):
-        """There all files of the machine's root are shown as nobody's."""
+        """There all files of the machine's root appear as nobody's."""
         os.chown(folder, USER, USER)
         ran = subprocess.run(
             [
@@ -446,7 +449,7 @@ class TestOfTheEnvironment:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="an attack on root needs root")
 class TestTheCurrentFolder:
-    """Another user's, who puts a library's settings there only when a command has looked for them already."""
+    """The folder of another user, who puts a library's settings there only after a command has checked for them."""
 
     @pytest.fixture
     def stands_with_eve(self, tmp_path, monkeypatch):
@@ -490,7 +493,7 @@ class TestTheCurrentFolder:
 
 PAGE = (ROOT / "docs/explain/security.md").read_text()
 ENVIRONMENT = re.compile(r"(^|\.)_?(environ|environment|env)$")
-# Names that are no constants where they are read: where, and what they may be.
+# Names that are not constants where they are read: the place, and the possible values.
 BY_NAME = {
     "src/sonde/core/launch/mpirun.py": "RESOURCE_MANAGER",
     "src/sonde/core/launch/process.py": "MARK",
@@ -522,7 +525,7 @@ def is_listed(name: str) -> bool:
 
 
 def read_in_python() -> Iterator[tuple[str, str | None]]:
-    """(file, name) of each variable that is read or set; None for a name that is no constant."""
+    """(file, name) of each variable that is read or set; None for a name that is not a constant."""
     for path in sorted((ROOT / "src/sonde").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             key: ast.expr | None = None

@@ -1,4 +1,4 @@
-"""deploy/setup and its neighbours as root with the HOME, the variables and the search path of another user."""
+"""deploy/setup and related scripts, as root with the HOME, the variables and the search path of another user."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INDEX = "http://127.0.0.1:9/chosen-by-{}"
 TOOLS = """
     awk cat cut date dirname env find flock getent grep head id ls mkdir readlink rm sed sh sort tail touch tr uname wc
 """.split()  # noqa: SIM905 - as in tests/system/test_setup.py
-# As far as the virtual environment, which is not made: what pip would be, and in which environment, is written down.
+# Runs as far as the virtual environment, which is not made; instead it writes down the pip command and its environment.
 PYTHON = """#!/bin/sh
 case "$*" in
   *sysconfig*) echo {include} ;;
@@ -35,7 +35,7 @@ esac
 
 
 class Site:
-    """A copy of set-up, and on PATH nothing but a shell's tools, a compiler and a Python that do nothing."""
+    """A copy of set-up; PATH only contains a shell's tools, and a compiler and a Python that do nothing."""
 
     def __init__(self, place: Path) -> None:
         self.place, self.top, self.tools = place, place / "checkout", place / "bin"
@@ -59,7 +59,7 @@ class Site:
         path.chmod(0o755)
 
     def home(self, name: str, owner: int = 0) -> Path:
-        """A folder with files that choose an index for pip, wherever pip looks below a home."""
+        """A folder with files that choose an index for pip, in all places below a home where pip looks."""
         home = self.place / name
         for folder in (".config/pip", "pip"):
             (home / folder).mkdir(parents=True)
@@ -86,7 +86,7 @@ class Site:
         )
 
     def begin(self, uid: int = 0, **variables: str) -> tuple[str, dict[str, str]]:
-        """What it says before its first step, and the environment that this has."""
+        """Its output before the first step, and the environment of that step."""
         text = (self.top / "deploy/setup").read_text()
         head, first_step, _ = text.partition('\ncd "$(dirname "$0")/.."\n')
         assert first_step
@@ -119,7 +119,7 @@ def test_another_user_does_not_choose_where_root_s_packages_come_from(site: Site
     ran = site.set_up(**{name: value.format(home=eve)})
     assert (
         "could not make a virtual environment" in ran.stderr
-    )  # it came as far as the Python that writes down
+    )  # it reached the Python that writes down its environment
     assert "eve" not in site.index()
     (warning,) = [
         line for line in ran.stderr.splitlines() if line.startswith("warning: set-up: root does not")
@@ -225,7 +225,9 @@ def test_what_root_decides_is_used(site: Site, what: str):
     [("staff:x:50:", True), ("staff:x:50:root", True), ("staff:x:50:eve", False), ("", False)],
 )
 def test_debian_s_way_of_usr_local_is_used_while_nobody_is_in_its_group(site: Site, group: str, safe: bool):
-    """getent is on the search path here, behind the machine's own: a group that the machine has not is asked for."""
+    """getent is on the search path here, after the machine's own: it is asked for a group that the machine does not
+    have.
+    """
     free = next(
         n for n in range(300, 999) if subprocess.run(["getent", "group", str(n)], stdout=-3).returncode
     )
@@ -250,7 +252,7 @@ def test_a_folder_for_temporary_files_is_closed_or_sticky(site: Site):
 
 
 def test_no_program_of_another_user_s_is_run(site: Site, stranger: Path):
-    """Neither before the search path is looked at, nor while it is, nor afterwards."""
+    """Neither before the search path is checked, nor during the check, nor afterwards."""
     ran = site.place / "ran"
     for name in (*TOOLS, "c++", "cmake", "python3", "sudo", "stat"):
         site.program(name, f"echo {name} >>{ran}", stranger)
@@ -316,11 +318,11 @@ def test_who_is_not_root_keeps_what_is_chosen(site: Site, stranger: Path):
 
 
 class TestTheLockAndTheAudit:
-    """`make lock` writes the hashes that all set-ups trust; `make audit` says whether they are to be trusted."""
+    """`make lock` writes the hashes that all set-ups trust; `make audit` reports whether to trust them."""
 
     @pytest.fixture
     def run(self, place: Path) -> Callable[..., dict[str, str]]:
-        """Runs one of the two with stand-ins for uv and pip-audit, which write down their environment."""
+        """Runs one of the two with replacements for uv and pip-audit, which write down their environment."""
         note = "import os\nwords = [os.getcwd(), *map('='.join, os.environ.items())]\n"
         note += "open({!r}, 'w').write('\\n'.join(words))\nraise SystemExit(1)\n"
         for name in ("uv", "pip_audit"):
@@ -357,7 +359,9 @@ class TestTheLockAndTheAudit:
         assert not found.keys() & {"XDG_CONFIG_HOME", "XDG_CACHE_HOME", "UV_CONFIG_FILE", "NETRC"}
 
     def test_uv_stands_where_nobody_else_puts_settings(self, run):
-        """It takes a uv.toml from the current folder, and from any above: of a checkout in /tmp that is anybody's."""
+        """uv takes a uv.toml from the current folder, and from each one above it: for a checkout in /tmp these may be
+        anybody's.
+        """
         assert run("lock.py", ROOT)["cwd"] == "/"
 
     @pytest.mark.parametrize("script", ["lock.py", "audit.py"])

@@ -1,6 +1,6 @@
-"""Files of daemons and agents: no link in their folders leads what is written elsewhere, and no name is foreseen.
+"""Files of daemons and agents: no link in their folders redirects a write, and no name is predictable.
 
-Each daemon has a folder of its own, which an administrator may still have put where others can write.
+Each daemon has a folder of its own, but an administrator may have put it where others can write.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 from other_users import STRANGER, as_user, place, stranger, victim
 
 from sonde.core.owned_files import write_whole
-from sonde.power.jobs.run_job_shim import kept
+from sonde.power.jobs.run_job_shim import write_durably
 from sonde.power.stack import run_state
 
 __all__ = ["place", "stranger", "victim"]
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("name", ["keeper.json.part", "keeper.part", "keeper.json"])
 @pytest.mark.parametrize(
-    "write", [kept, lambda path, text: write_whole(path, text.encode())], ids=["kept", "whole"]
+    "write", [write_durably, lambda path, text: write_whole(path, text.encode())], ids=["kept", "whole"]
 )
 def test_a_link_that_waits_for_a_state_file_leads_it_nowhere(stranger, victim, write, name):
     before = victim.read_bytes()
@@ -45,7 +45,7 @@ def test_the_lock_of_a_role_is_not_made_through_a_link(stranger, place):
 
 
 def test_no_program_makes_a_file_through_a_link_or_under_a_name_that_can_be_foreseen():
-    """native/core/owned_file.cpp is the one way; what is safe without it stands here, with its reason."""
+    """native/core/owned_file.cpp is the only way; code that is safe without it is listed here, with the reason."""
     safe = {
         "native/core/owned_file.cpp": "it is the one way",
         "native/power/powerd/audit.cpp": "a log that an administrator names, which may be a pipe",
@@ -54,7 +54,7 @@ def test_no_program_makes_a_file_through_a_link_or_under_a_name_that_can_be_fore
     wrong = []
     for path in sorted([*(ROOT / "native").rglob("*.cpp"), *(ROOT / "native").rglob("*.hpp")]):
         name = path.relative_to(ROOT).as_posix()
-        # The store keeps its own folder; sonde-ioload's files are those that its user names, as of any program.
+        # The store has its own folder; sonde-ioload's files are those that its user names, as for any program.
         if name in safe or name.startswith(("native/store/", "native/io/load/")):
             continue
         text = path.read_text()

@@ -1,4 +1,4 @@
-"""What others wrote, shown on a terminal: it is read, and obeyed nowhere."""
+"""Texts of others on a terminal: they are displayed, and never executed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sonde.net.analyse import analyse
 from sonde.net.synthetic import Network
 from sonde_shell import Typed
 
-# Title of the window, clipboard, a colour by CSI as one character, and what turns the order of characters around.
+# The window's title, the clipboard, a colour by CSI as one character, and a change of the order of characters.
 ORDERS = "\x1b]0;root@login\x07\x1b]52;c;cm0gLXJmIH4K\x07\x9b31m\u202egnp.exe\u202c\rall is well"
 OBEYED = ("\x1b", "\x07", "\x9b", "\u202e", "\r")
 READERS = [
@@ -30,7 +30,7 @@ READERS = [
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A dataset in which each text that a person is shown has orders for a terminal in it."""
+    """A dataset in which each displayed text contains orders for a terminal."""
     path = tmp_path_factory.mktemp("hostile") / "a.nc"
     raw = Network(ranks=3, sizes=(8, 1024)).raw(10, 10, seed=1)
     attrs = {"schema": "net/1", "mode": "one_to_one", "stop_reason": "converged", "complete": 1}

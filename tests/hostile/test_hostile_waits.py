@@ -1,4 +1,4 @@
-"""Names that each user of the machine may take, and that Sonde's programs open: who takes them holds up nobody."""
+"""Names that each user of the machine may take, and that Sonde's programs open: a user who takes them delays nobody."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from sonde_shell import PROGRAM
 __all__ = ["place"]
 pytestmark = pytest.mark.root
 CLONE_NEWNS, CLONE_NEWNET = 0x20000, 0x40000000
-LONGEST_S = 100  # until it is said that a program hangs
+LONGEST_S = 100  # until a program counts as hanging
 
 
 def apart(act: Callable[[], object]) -> None:
-    """In a process with abstract sockets and a /dev/shm of its own, so that nobody else's tests are held up."""
+    """Runs it in a process with its own abstract sockets and /dev/shm, so that no other test is delayed."""
     pid = os.fork()
     if pid == 0:
         status = 1
@@ -79,13 +79,13 @@ def test_who_takes_names_of_shared_memory_holds_up_no_bus(how: str, tmp_path: Pa
                 file = os.open(shared / f"fastrtps_port{port}_sl", os.O_CREAT | os.O_RDWR, 0o666)
                 os.set_inheritable(file, True)
                 fcntl.flock(file, fcntl.LOCK_EX)
-            subprocess.Popen(["sleep", "60"], close_fds=False)  # keeps them
+            subprocess.Popen(["sleep", "60"], close_fds=False)  # it has the sockets open
 
         as_user(STRANGER, take)
         words = ["bus", "run", "latency", "--sizes", "64", "--variants", "fastdds/shm", "--budget", "6s"]
         env = os.environ | {"SONDE_CONFIG": ""}
         ran = subprocess.run([PROGRAM, *words, "-o", tmp_path / "a.nc"], env=env, timeout=LONGEST_S)
-        # Without its lock Fast DDS has no shared memory there, and that is told: 4, nothing was measured.
+        # Without its lock Fast DDS has no shared memory there, and reports that: 4, nothing was measured.
         assert ran.returncode in ((0,) if how == "pipe" else (0, 4))
 
     apart(attacked)

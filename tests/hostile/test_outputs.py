@@ -1,7 +1,7 @@
-"""Outputs in a folder that another user may write in, such as /tmp: no link there leads what is written elsewhere.
+"""Outputs in a folder that another user may write in, such as /tmp: no link there redirects a write.
 
-What a file is called until it is whole was once to be foreseen: `a.html.part`. A stranger who put a link of that name
-there had root write where the link led.
+The name of an unfinished file was once predictable: `a.html.part`. A stranger who put a link with that name there made
+root write to the link's target.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def ioload(to: Path) -> None:
     assert to.exists(), ran.stderr
 
 
-# Function, name of its output, and the name that the output once had until it was complete.
+# Function, name of its output, and the name that the unfinished output once had.
 WRITERS: list[tuple[Callable[[Path], None], str, str]] = [
     (written_dataset, "a.nc", "a.nc.part"),
     (added_to_dataset, "a.nc", "a.nc.part"),
@@ -119,7 +119,7 @@ def test_a_link_that_waits_for_an_output_leads_it_nowhere(stranger, victim, writ
     as_user(STRANGER, lambda: (stranger / part).symlink_to(victim))
     write(stranger / name)
     assert victim.read_bytes() == before
-    assert (stranger / part).is_symlink()  # and it was not the writer's to remove
+    assert (stranger / part).is_symlink()  # and the writer had no right to remove it
     assert victim.stat().st_uid == 0
     if write is not report_checked:
         assert (stranger / name).stat().st_uid == 0
@@ -147,7 +147,7 @@ def test_the_index_of_a_history_is_not_kept_through_a_link(typed, stranger, vict
 
 
 def test_who_swaps_the_file_in_the_making_gets_nothing_written(stranger, victim):
-    """The stranger owns the folder: what is in it may be renamed and replaced at any moment."""
+    """The stranger owns the folder: its files may be renamed and replaced at any moment."""
     before = victim.read_bytes()
     new = NewFile(stranger / "a.txt")
 

@@ -1,7 +1,7 @@
-"""Run folders that another user made or may write in: `sonde data recover` and what else works in them.
+"""Run folders that another user made or may write in: `sonde data recover` and the other commands that work in them.
 
-The stranger makes the folder, root runs the command. Whatever the folder holds, no file outside it is read, written or
-removed, and nothing in it that Sonde did not make.
+The stranger makes the folder, root runs the command. Whatever the folder contains, no file outside it is read, written
+or removed, and in it only files that Sonde made.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def run_file() -> str:
 
 
 def block_file(records: int = 3) -> bytes:
-    """A trace of one thread: it says which it is, and makes some calls."""
+    """A trace of one thread: it identifies the thread, and contains some calls."""
     head = {
         "fields": FIELDS, "schema": "io/1", "host": "n1", "pid": 100, "parent": 1, "rank": -1, "program": "/bin/prog",
         "ticks": "tsc", "began_ticks": 0, "began_ns": 0, "began_utc_ns": 10**18, "inherits": "", "inherited": 0,
@@ -70,7 +70,7 @@ def tail(appended: int) -> bytes:
 
 
 def traced(folder: Path) -> Path:
-    """A run's folder with a trace that can be saved, made by whoever calls."""
+    """A run's folder with a trace that can be saved, made by the calling user."""
     folder.mkdir(mode=0o755)
     (folder / "run.json").write_text(run_file())
     (folder / f"{NAME}-0.blk").write_bytes(block_file())
@@ -90,7 +90,9 @@ class TestFilesThatAreLinks:
     @pytest.mark.parametrize("how", ["symbolic", "hard"])
     @pytest.mark.parametrize("whose", ["stranger", "root"])
     def test_a_block_file_that_leads_elsewhere_is_not_closed(self, typed, stranger, victim, how, whose):
-        """As a block file beside its tail was cut, and what the tail holds written into it, before it was looked at."""
+        """The block file next to its tail was once truncated, and the tail's contents written into it, before it was
+        checked.
+        """
         before = victim.read_bytes()
         run = stranger / "a.run"
 
@@ -103,9 +105,9 @@ class TestFilesThatAreLinks:
 
         if whose == "stranger":
             as_user(STRANGER, make)
-        else:  # a folder that root took out of somebody's archive
+        else:  # a folder that root unpacked from somebody's archive
             make()
-        if how == "hard":  # as a system that does not protect them lets anybody do
+        if how == "hard":  # on a system without protection of hard links anybody can do that
             os.link(victim, run / f"{NAME}-0.blk")
         said = typed("data", "recover", run).expect(3).said
         assert victim.read_bytes() == before
@@ -142,7 +144,7 @@ class TestFilesThatAreLinks:
         assert "not a plain file" in typed("data", "recover", run).expect(3).said
 
     def test_the_lock_makes_no_file_elsewhere(self, typed, place, stranger):
-        """A dangling link: an empty /etc/nologin keeps everybody out."""
+        """A dangling link: an empty /etc/nologin would prevent all logins."""
         run, elsewhere = stranger / "a.run", place / "nologin"
         as_user(STRANGER, lambda: (traced(run), (run / ".lock").symlink_to(elsewhere)))
         typed("data", "recover", run)
@@ -224,7 +226,7 @@ class TestFilesThatSondeDidNotMake:
         assert sorted(path.name for path in run.iterdir()) == ["notes.txt", "rank-00000.blk", "sealed.json"]
 
     def test_a_folder_of_somebody_else_is_saved_elsewhere_and_stays(self, typed, place, stranger):
-        """Reading what others recorded harms nobody."""
+        """Reading the recordings of others is harmless."""
         run = stranger / "a.run"
         as_user(STRANGER, lambda: traced(run))
         before = {path.name: path.read_bytes() for path in run.iterdir()}
@@ -265,7 +267,7 @@ class TestWhatARunLeftElsewhere:
         assert segment.exists()
 
     def test_a_copy_of_somebody_s_folder_removes_nothing(self, typed, place, stranger, segment):
-        """A refusal says to copy the folder: the note in the copy is root's, and yet the stranger's words."""
+        """A refusal suggests a copy of the folder: the note in the copy is root's, the contents the stranger's."""
         run, text = stranger / "a.run", note_of(segment)
         name = f"remains-{socket.gethostname()}"
         as_user(STRANGER, lambda: (traced(run), (run / name).write_text(text)))
@@ -282,7 +284,7 @@ class TestWhatARunLeftElsewhere:
         assert segment.exists()
 
     def test_a_session_folder_in_a_folder_of_somebody_else_s_is_no_way_out(self, place, stranger):
-        """The stranger has /tmp/ompi.HOST.0, and turns it into a link to where root has a folder of that name."""
+        """The stranger has /tmp/ompi.HOST.0, and replaces it by a link to a folder of root's with that name."""
         run, mine = place / "a.run", place / "pid.4711"
         run.mkdir(mode=0o700)
         mine.mkdir(mode=0o700)
@@ -297,7 +299,7 @@ class TestWhatARunLeftElsewhere:
         assert words(mine / "precious") == "precious"
 
     def test_a_folder_of_somebody_else_s_that_looks_like_a_killed_study_s_stays(self, place):
-        """A study removes what studies left beside its files that were killed, by their names."""
+        """A study removes, by their names, the remains of killed studies next to its files."""
         from sonde.io.study import run_limits
 
         place.chmod(0o1777)
@@ -342,7 +344,7 @@ os.kill(os.getpid(), 9)
 class TestNewRunFolders:
     @pytest.mark.parametrize("mask", [0o000, 0o002, 0o022])
     def test_nobody_else_may_look_into_them(self, place, mask):
-        """Command lines and paths stand in them."""
+        """They contain command lines and paths."""
         before = os.umask(mask)
         try:
             seal.start_run(place / "a.run", room="io", schema="io/1", attrs={}, plan={})
@@ -376,7 +378,7 @@ class TestHonestFolders:
         assert (project / "a.nc").exists()
 
     def test_root_where_the_file_system_takes_it_for_nobody(self, typed, place, monkeypatch):
-        """NFS with root_squash: what root makes belongs to nobody. A test of its own for each call would need NFS."""
+        """NFS with root_squash: root's files belong to nobody. A separate test for each call would need NFS."""
         from sonde.core import owned_files
 
         run = traced(place / "a.run")

@@ -1,7 +1,7 @@
-"""Who gets into a store: other users of the machine, whoever stands between a client and its server, and servers that
-are not the one that was meant.
+"""Attempts to get into a store: by other users of the machine, by an attacker between a client and its server, and by
+servers that are not the intended one.
 
-The store that they attack is one that was started without any option.
+The attacked store was started without any option.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Methods = dict[str, tuple[list[str], dict[str, Any]]]
 
 
 def refusal(address: str, **options: Any) -> str:
-    """The code with which a client is refused; "" when it gets in."""
+    """The code of the error with which a client is refused; "" if it gets in."""
     try:
         with connect(address, connect_timeout_s=30, **options) as client:
             client.put("s", "k", b"v")
@@ -49,7 +49,7 @@ def refusal(address: str, **options: Any) -> str:
 
 @pytest.fixture
 def home(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home folder of this user's alone, which others know."""
+    """A home folder of this user's alone, whose path others know."""
     folder = place / "home"
     folder.mkdir(mode=0o755)
     monkeypatch.setenv("HOME", str(folder))
@@ -65,7 +65,7 @@ def test_another_user_of_the_machine_does_not_get_into_a_store_that_was_started_
     home: Path, stranger: Path
 ) -> None:
     with stored() as server:
-        assert refusal(server.address) == ""  # its own user needs no option either
+        assert refusal(server.address) == ""  # its own user needs no option
 
         def by_hand() -> None:
             one = Caller(server.address)
@@ -106,7 +106,7 @@ def test_the_key_is_made_once_for_its_user_alone_and_found_by_every_server_and_c
         first = key.read_text()
         assert (key.stat().st_mode & 0o777, len(first.strip())) == (0o600, 64)
         assert (refusal(one.address), refusal(two.address)) == ("", "")
-        # Root, or whoever its owner gives a copy.
+        # Root, or a user to whom its owner gives a copy.
         copy = home / "copy"
         copy.write_text(first)
         copy.chmod(0o600)
@@ -147,7 +147,7 @@ def test_a_key_that_others_may_know_is_refused_by_server_and_client(home: Path, 
 
 @pytest.fixture
 def methods(home: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Methods:
-    """By method: words of the server, options of the client."""
+    """By method: options of the server, options of the client."""
     token = home / "token"
     token.write_text("a-token-of-at-least-16-characters\n")
     token.chmod(0o600)
@@ -172,7 +172,7 @@ def test_a_proof_that_is_passed_on_gets_nobody_in(methods: Methods, method: str)
         assert refusal(rogue.address, **options) == "store.denied"
         assert rogue.kinds() == [CHALLENGE, GOODBYE]
         rogue.end()
-    # Where something forwards that is meant to, the server is told of its address.
+    # An intended forwarder: the server knows its address.
     rogue = Relay(lambda: socket.create_connection(("127.0.0.1", port_of(server.address))))
     with stored(*words, "--known-as", rogue.address) as server:
         assert refusal(rogue.address, **options) == ""
@@ -183,14 +183,14 @@ def test_a_proof_that_is_passed_on_gets_nobody_in(methods: Methods, method: str)
 def test_a_proof_that_is_passed_on_by_who_was_at_the_address_before_its_server_gets_nobody_in(
     methods: Methods, method: str
 ) -> None:
-    """The client, the server and who stands between them all see the same address of the same machine."""
+    """The client, the server and the attacker between them all see the same address of the same machine."""
     if method not in methods:
         pytest.skip("built without MUNGE")
     words, options = methods[method]
     taken, started = threading.Event(), threading.Event()
 
     def late() -> socket.socket:
-        rogue.end()  # makes place for the server, and keeps the client that has come
+        rogue.end()  # frees the port for the server, and holds the client that has connected
         taken.set()
         started.wait(60)
         return to(rogue.address)()
@@ -209,7 +209,7 @@ def test_a_proof_that_is_passed_on_by_who_was_at_the_address_before_its_server_g
 
 
 def in_a_network_of_its_own(act: Callable[[], object]) -> None:
-    """In a process with a loopback of its own, as on another machine."""
+    """Runs it in a process with its own loopback, as on another machine."""
     pid = os.fork()
     if pid == 0:
         status = 1
@@ -230,7 +230,7 @@ def test_a_proof_for_the_same_loopback_address_of_another_machine_gets_nobody_in
 ) -> None:
     words, options = methods["user"]
     with stored(*words) as server:
-        listener = socket.socket(socket.AF_UNIX)  # leads from the one loopback to the other
+        listener = socket.socket(socket.AF_UNIX)  # a connection from one loopback to the other
         listener.bind(str(place / "s"))
         listener.listen()
 
@@ -258,12 +258,12 @@ def test_a_proof_for_the_same_loopback_address_of_another_machine_gets_nobody_in
         listener.close()
 
 
-# ---- servers that are not the one that was meant
+# ---- servers that are not the intended one
 
 
 @contextmanager
 def rogue_server(*answers: bytes) -> Iterator[tuple[str, list[tuple[int, bytes]]]]:
-    """Answers each frame of a client with the next of these; what it heard is told."""
+    """Answers each frame of a client with the next of these; yields its address and the frames that it received."""
     heard: list[tuple[int, bytes]] = []
     listener = socket.create_server(("127.0.0.1", 0))
 
@@ -302,7 +302,7 @@ def test_a_server_that_does_not_know_the_key_gets_a_proof_of_no_use_and_no_data(
             with rogue_server(challenge("user"), frame(WELCOME, last)) as (address, heard):
                 assert refusal(address) == "store.denied"
             assert [kind for kind, _ in heard] == [HELLO, PROOF]
-            # Not even at the server that the client means otherwise.
+            # Not even at the server that the client normally uses.
             one = Caller(server.address)
             one.say(heard[0][1] and frame(HELLO, heard[0][1]))
             assert one.hear()[0] == CHALLENGE
@@ -351,7 +351,7 @@ def test_a_munged_that_hangs_holds_up_only_those_who_have_to_be_asked_for(
             for k in range(100):
                 client.put("s", f"k{k}", b"v")
             assert client.get("s", "k99") == b"v"
-            # The server watches their time meanwhile, which libmunge would have spent several times over.
+            # The server limits their time meanwhile; libmunge alone would have used it several times over.
             for one in strangers:
                 kind, told = one.hear()
                 assert (kind, b"did not answer within 3.00 s" in told) == (GOODBYE, True), told
@@ -361,6 +361,6 @@ def test_a_munged_that_hangs_holds_up_only_those_who_have_to_be_asked_for(
 
 
 def machine() -> str:
-    """As both ends of a connection over loopback name this machine."""
+    """The name that both ends of a connection over loopback have for this machine."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return f"{boot} {os.readlink('/proc/self/ns/net')}"

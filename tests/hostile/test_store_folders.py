@@ -1,4 +1,4 @@
-"""Folders of stores that somebody else made first, or may write into: no backend opens what lies there."""
+"""Folders of stores that somebody else made first, or may write into: no backend opens their contents."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def refusal(role: str, folder: Path) -> SondeError:
 
 
 def laid_out(folder: Path, kind: str) -> None:
-    """As a store's own folder looks, and with a link where the backend would begin to write."""
+    """A folder that looks like a store's own, with a link where the backend would begin to write."""
     folder.mkdir(mode=0o777)
     folder.chmod(0o777)
     (folder / "sonde-store").write_text(f"sonde-store {kind} 1\n")
@@ -62,7 +62,7 @@ def test_a_folder_that_others_may_write_into_is_refused(mode: int, place: Path):
     folder.mkdir()
     folder.chmod(mode)
     error = refusal("data", folder)
-    assert "others may write into it" in str(error)
+    assert "other users can write into it" in str(error)
     assert "chmod go-w" in str(error.hint)
     folder.chmod(0o755)
     with embedded(data=f"posix,path={folder}") as client:
@@ -109,4 +109,4 @@ def test_a_marker_under_a_second_name_is_refused(place: Path):
     folder.mkdir(mode=0o700)
     (place / "elsewhere").write_text("sonde-store posix 1\n")
     os.link(place / "elsewhere", folder / "sonde-store")
-    assert "under one name" in str(refusal("data", folder))
+    assert "with one link" in str(refusal("data", folder))

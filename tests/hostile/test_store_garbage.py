@@ -1,4 +1,4 @@
-"""A stranger who sends garbage to the ports that a fabric's transport of the store opens, at server and client."""
+"""A stranger sends garbage to the ports that a fabric transport of the store opens, at server and client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from store_frames import stored
 
 Ports = set[tuple[str, int]]  # "tcp", 40123
 
-# In a process of its own, which garbage may end: says what became of its connection, then of a call for each line.
+# In a separate process, which garbage may end: prints the result of its connection, then of a call for each input line.
 CLIENT = """
 import sys
 from sonde.core.errors import SondeError
@@ -38,7 +38,7 @@ with client:
 
 
 class Client:
-    """providers: the first of them that libfabric has here."""
+    """providers: the first of them that libfabric has here is used."""
 
     def __init__(self, address: str, transport: str, *providers: str) -> None:
         for provider in providers:
@@ -80,7 +80,7 @@ def client_of(address: str, transport: str, *providers: str) -> Iterator[Client]
 
 
 def ports_of(pid: int) -> Ports:
-    """At which a process takes connections, or datagrams."""
+    """The ports at which a process accepts connections, or datagrams."""
     inodes = set()
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(OSError):
@@ -98,7 +98,9 @@ def ports_of(pid: int) -> Ports:
 
 
 def send_garbage(kind: str, port: int) -> None:
-    """What looks like the begin of a message, and what does not; over TCP, also half of one and then the end."""
+    """Data that looks like the beginning of a message, and data that does not; over TCP, also half a message and then
+    the end.
+    """
     chance = random.Random(port)
     for number in range(300 if kind == "udp" else 40):
         text = bytearray(chance.randbytes(chance.choice((0, 1, 4, 8, 16, 24, 32, 64, 200, 1400))))

@@ -1,6 +1,6 @@
-"""A storage server with little memory and few threads, and clients who would take more than there is.
+"""A storage server with little memory and few threads, and clients that want more than there is.
 
-Raw frames, as docs/reference/store-wire.md has them: a client of this project sends none of these.
+Raw frames, as docs/reference/store-wire.md defines them: a client of this project sends none of these.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from sonde.store.client import connect
 from store_frames import GOODBYE, KV, MOST_OPS, REQUEST, STATUS, TRANSPORT, Caller, Stored, frame, stored
 
 KV_PUT, KV_GET = 48, 49
-MORE = 1  # the flag of a frame that another one of its message follows
+MORE = 1  # the flag of a frame that is followed by another one of its message
 INVALID = 3
 RECORD = struct.Struct("<BBHIQQII")
 
-# Of nobody else, so that a limit of processes counts this server's threads alone.
+# A uid that nobody else has, so that a limit of processes counts only this server's threads.
 ALONE = 61_000 + os.getpid() % 3000
 
 
 def limited(limit: int, most: int) -> AbstractContextManager[Stored]:
-    """A server that has at most so much of what the limit is of, and asks nobody who they are."""
+    """A server with this limit on a resource, which asks nobody for a proof."""
     alone = ALONE if os.geteuid() == 0 else None
     return stored(
         "--auth",
@@ -83,11 +83,11 @@ def test_what_all_clients_together_have_a_server_hold_has_a_bound() -> None:
                     caller.say(frame(REQUEST, piece, table, **more))
                 caller.say(frame(STATUS))
                 ends.append(caller.hear())
-            except ConnectionError:  # it was sent away while it still wrote, and what it was told is lost
+            except ConnectionError:  # it was disconnected while it still wrote, and the message to it is lost
                 ends.append((GOODBYE, b"no room for more"))
         assert [kind for kind, _ in ends] == [STATUS] * 2 + [GOODBYE] * 4
         assert all(b"no room for more" in told for kind, told in ends if kind == GOODBYE)
-        assert serves(server)  # who needs little is served
+        assert serves(server)  # a client with small needs is served
         report = json.loads(ends[1][1])
         assert 10 << 20 < report["client_memory_bytes"] <= report["client_memory_max_bytes"] == 16 << 20
         with connect(server.address, auth="none") as client:
@@ -108,7 +108,7 @@ def test_links_for_which_there_is_no_thread_are_refused_and_the_server_goes_on()
         callers = [Caller(server.address) for _ in range(40)]
         for caller in callers:
             caller.be_welcomed("ofi-msg")
-            caller.say(frame(TRANSPORT, b"try=none\nstyle=msg\n"))  # refused; then it is waited for another
+            caller.say(frame(TRANSPORT, b"try=none\nstyle=msg\n"))  # refused; the server waits for more
         assert serves(server)
         for caller in callers:
             caller.end()

@@ -1,4 +1,4 @@
-"""Who stands between a client of a store and its server, where the server was told of that one's address."""
+"""An attacker between a client of a store and its server, whose address the server knows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def secret(tmp_path: Path) -> dict[str, str]:
 def served_behind(
     secret: dict[str, str], tls: str, change: Callable[[bytes, int], bytes] | None = None
 ) -> Any:
-    """A server, and who stands before it."""
+    """A server, and the attacker in front of it."""
     port: list[int] = []
     middle = Relay(
         lambda: socket.create_connection(("127.0.0.1", port[0])), change=change or (lambda piece, _: piece)
@@ -127,7 +127,7 @@ def test_strangers_who_say_that_they_talk_tls_get_nowhere(secret: dict[str, str]
     with stored("--auth", "token", "--token-file", secret["token_file"], "--tls", "offer") as there:
         for length in (1, 4, 5, 6, 100, 1000, 5000, 20_000):
             for head in (b"\x16", b"\x16\x03\x01", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"):
-                with suppress(OSError), to(there.address)() as one:  # it may end the connection at once
+                with suppress(OSError), to(there.address)() as one:  # the server may end it at once
                     one.sendall((head + os.urandom(length))[:length])
                     one.shutdown(socket.SHUT_WR)
                     while one.recv(65536):
@@ -139,7 +139,7 @@ def test_strangers_who_say_that_they_talk_tls_get_nowhere(secret: dict[str, str]
 
 
 def client_hello(claim: int, length: int) -> bytes:
-    """The begin of a handshake: its message says that it has so many bytes, and has others. RFC 8446, 4.1.2."""
+    """The beginning of a handshake: its message claims this many bytes, and contains others. RFC 8446, 4.1.2."""
     body = b"\x03\x03" + bytes(32) + b"\0\0\2\x13\1\1\0"
     message = (b"\1" + claim.to_bytes(3, "big") + body).ljust(length, b"\0")
     pieces = [message[at : at + 16384] for at in range(0, len(message), 16384)]
@@ -147,7 +147,7 @@ def client_hello(claim: int, length: int) -> bytes:
 
 
 def most_mib(pid: int) -> float:
-    """Of a process's memory, the most that it ever had."""
+    """The maximum memory that a process ever used."""
     found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     assert found
     return int(found[1]) / 1024
@@ -185,12 +185,13 @@ def test_handshakes_that_are_never_finished_hold_little_memory_and_keep_nobody_o
         for _ in range(600):
             one = to(there.address)()
             strangers.append(one)
-            with suppress(OSError):  # it may have been sent away before
+            with suppress(OSError):  # it may have been disconnected before
                 one.sendall(begun)
         with connect(there.address, tls=True, **secret) as client:
             assert client.get("s", "k") == b"v"
             assert client.status()[0].report["client_memory_bytes"] < 16 << 20
-        # A quarter of the 16 MiB is for those who have proved nothing; as much again for what an allocator keeps.
+        # A quarter of the 16 MiB is for clients without a proof; as much again for memory that an allocator does not
+        # return.
         assert most_mib(there.process.pid) - before < 12
         for one in strangers:
             one.close()

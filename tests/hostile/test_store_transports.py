@@ -1,4 +1,4 @@
-"""Transports that a server did not mean to serve: nobody who reaches it has it open the ports of one."""
+"""Transports that a server's owner did not choose: no client makes it open the ports of one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(ASKED not in THERE, reason="no transport of libf
 
 
 def had(tmp_path: Path, listen: str, *words: str) -> str:
-    """What a client with the token gets that asks for the transport: "", or the code of the refusal."""
+    """The result for a client with the token that requests the transport: "", or the code of the refusal."""
     token = tmp_path / "token"
     token.write_text("a-token-of-at-least-16-characters\n")
     token.chmod(0o600)
@@ -39,7 +39,7 @@ def had(tmp_path: Path, listen: str, *words: str) -> str:
             said = ""
         except SondeError as error:
             said = error.code
-        with connect(address, **secret) as client:  # over tcp the server is there all the same
+        with connect(address, **secret) as client:  # over tcp the server is still available
             client.put("s", "k", b"w")
             assert client.get("s", "k") == b"w"
         return said

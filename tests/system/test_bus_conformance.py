@@ -32,7 +32,7 @@ def test_null_keeps_its_promises_and_says_what_it_cannot(sonde: Shell):
         assert check["passed"]
     assert {one["message"] for one in told["unsupported"]} == {"other processes"}
     many = len(told["checks"])
-    assert f"{many} of {many} promises kept" in told["verdict"]
+    assert f"{many} of {many} checks passed" in told["verdict"]
     listed = sonde("bus", "conformance", "--list", "--json").expect(0).json["cases"]
     cases = {name.partition("   (")[0] for name in listed}
     assert {one["name"] for one in [*told["checks"], *told["unsupported"]]} <= cases
@@ -43,7 +43,7 @@ def test_some_cases_of_a_dds(sonde: Shell, dds: str):
     ran = sonde("bus", "conformance", dds, "--case", "matching*", COLUMNS="80").expect(0)
     head, *rest = ran.out.splitlines()
     assert head.startswith(f"✓ {dds} ")
-    assert "promises kept" in head
+    assert "checks passed" in head
     ways = [line for line in rest if line.startswith("  ✓")]
     assert all("1 of 1" in way for way in ways)
     assert any("udp4" in way for way in ways)
@@ -67,7 +67,7 @@ def test_on_the_profile_that_is_named(sonde: Shell, dds: str):
 def test_what_nothing_can_be_said_of_is_not_called_good(sonde: Shell):
     ran = sonde("bus", "conformance", "null", "--case", "processes*").expect(0)
     assert ran.out.startswith("! null")
-    assert "it can do nothing of what was asked for" in ran.out
+    assert "it declares everything that was requested" in ran.out
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_module_that_breaks_a_promise_is_told_which(sonde: Shell):
     (finding,) = ran.expect(1).json["findings"]
     assert finding["code"] == "bus.nonconforming"
     assert "domains: nothing goes from one to another" in finding["text"]
-    assert "0 of 1 promise kept" in ran.json["verdict"]
+    assert "0 of 1 check passed" in ran.json["verdict"]
     assert finding["next"].startswith("sonde bus conformance ./mine.so --case 'domains")
     assert sonde(*shlex.split(finding["next"])[1:]).code == 1
 

@@ -99,7 +99,7 @@ class TestBetweenNodes:
         assert all(not one["outside"] for one in advice["advice"])
         assert f"between {nodes.name}-[0-1]" in advice["advice"][0]["because"][0]
         local = typed("bus", "advise", "--local", "--from", "h.nc").expect(0)
-        assert "has nothing measured within one host" in local.out
+        assert "has no results within one host" in local.out
         typed("data", "validate", "h.nc").expect(0)
 
     def test_datagrams_of_discovery_are_those_of_both(
@@ -128,7 +128,7 @@ class TestBetweenNodes:
             assert 0 < found[way, 2, "datagrams"] < found[way, 6, "datagrams"]
         # What was counted left a node, or was for another participant of its own.
         assert min(end - begin for begin, end in zip(before, after)) > 0
-        assert "a namespace does not reach over several" in " ".join(
+        assert "a network namespace cannot span several hosts" in " ".join(
             warning["evidence"] for warning in told.json["warnings"]
         )
 
@@ -203,9 +203,9 @@ def test_two_names_of_one_machine_are_no_hosts(sonde: Shell, typed: Typed, dds: 
         *("bus", "run", "latency", "--sizes", "64", "--variants", f"{dds[0]},raw/udp4", *HERE),
         *("--unprotected", *SHORT, "-o", "a.nc", "--json"),
     ).expect(0).json  # fmt: skip
-    assert "localhost, 127.0.0.1 are one machine" in " ".join(w["evidence"] for w in told["warnings"])
+    assert "localhost, 127.0.0.1 are the same machine" in " ".join(w["evidence"] for w in told["warnings"])
     remote = typed("bus", "advise", "--remote", "--from", "a.nc").expect(0)
-    assert "a.nc has nothing measured between hosts" in " ".join(remote.out.split())
+    assert "a.nc has no results between hosts" in " ".join(remote.out.split())
     assert "sonde bus run latency discovery throughput --hosts" in remote.said
     assert sonde.left() == []
 
@@ -214,10 +214,10 @@ def test_two_names_of_one_machine_are_no_hosts(sonde: Shell, typed: Typed, dds: 
     ("more", "said"),
     [
         ((*HERE,), "add --unprotected"),
-        ((*HERE, "--variants", "fastdds/shm", "--unprotected"), "does not leave a host"),
-        ((*HERE, "--variants", "raw/udp4,null", "--unprotected"), "null does not leave a host"),
-        (("--unprotected",), "name them with --hosts"),
-        (("--interfaces", "eth0"), "name them with --hosts"),
+        ((*HERE, "--variants", "fastdds/shm", "--unprotected"), "cannot leave a host"),
+        ((*HERE, "--variants", "raw/udp4,null", "--unprotected"), "null cannot leave a host"),
+        (("--unprotected",), "name the hosts with --hosts"),
+        (("--interfaces", "eth0"), "name the hosts with --hosts"),
         (("--hosts", "n[1-2]", "--launcher", "local", "--unprotected"), "this machine only"),
         ((*HERE, "--variants", "a=cyclonedds,security=keys", "--variants", "cyclonedds"), "cyclonedds/udp4"),
     ],

@@ -87,10 +87,10 @@ def test_what_keys_cost_is_a_ratio_over_the_same_without(keys: Shell, typed_keys
         size: row["ratio"] for size, row in found.items()
     }
     shown = typed_keys("bus", "show", "k.nc").expect(0).out
-    assert "What keys cost" in shown
-    assert f"secured against {dds}/udp4" in shown
+    assert "Cost of keys" in shown
+    assert f"secured relative to {dds}/udp4" in shown
     typed_keys("report", "k.nc", "-o", "k.html").expect(0)
-    assert "What keys cost" in (keys.cwd / "k.html").read_text()
+    assert "Cost of keys" in (keys.cwd / "k.html").read_text()
 
     # The same by what two runs are compared with: a variant of the one against one of the other.
     differ = typed_keys("bus", "diff", "k.nc", "k.nc", "--variants", f"{dds}/udp4,secured", "--json")

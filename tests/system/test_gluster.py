@@ -149,7 +149,7 @@ class TestCounted:
         assert served[f"{WHERE}/collective"] == 1
         assert [path for path, is_ in served.items() if is_ and not path.startswith(WHERE)] == []
         shown = sonde("io", "show", "a.nc").expect(0).out
-        assert "by the servers' own counters, not by events" in " ".join(shown.split())
+        assert "From the servers' own counters, not from events" in " ".join(shown.split())
         assert layer(told, "mpiio")["write"] == layer(told, "mpiio")["write"] | {
             "requests": TRANSFERS,
             "bytes": 8 * MIB,
@@ -268,7 +268,7 @@ class TestTrouble:
         wrote = ["touch", str(sonde.cwd / "it ran")]
         error = traced(volume, sonde, wrote, code=2, volume=f"{volume.name}x")["error"]
         assert error["code"] == "io.no_volume"
-        assert f"there are: {volume.name}" in error["what"]
+        assert f"volumes here: {volume.name}" in error["what"]
         error = traced(volume, sonde, wrote, code=2, volume="a/b")["error"]
         assert error["code"] == "io.no_volume"
         # In node 3 there is no `gluster` for once: its mounts are its own.
@@ -281,7 +281,9 @@ class TestTrouble:
             volume.run(3, ["umount", program])
         assert ran.returncode == 3
         first, *_ = ran.stderr.splitlines()
-        assert first.startswith("error: io: there is no program 'gluster' here")
+        assert first.startswith(
+            "error: io: --gluster needs the program 'gluster', which is not installed here"
+        )
         # The kernel traces processes by numbers that they have not in here; without a word nothing would be seen.
         words = [str(PROGRAM), "io", "run", "--kernel", "--json", "-o", "a.nc", "--", *wrote]
         ran = volume.run(0, words, check=False, cwd=sonde.cwd, env=sonde.env)

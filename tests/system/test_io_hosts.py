@@ -69,7 +69,7 @@ def test_times_of_two_hosts_are_one_though_their_clocks_differ(
         *("cluster", "exec", "--name", nodes.name, "--"),
         *(PROGRAM, "io", "run", "--layers", "mpi,posix", "-o", tmp_path / "a.nc", "--", *line),
     ).expect(0)
-    assert "clocks of 2 hosts, up to 3.00 s apart, were put together by the collective calls" in " ".join(
+    assert "clocks of 2 hosts, up to 3.00 s apart, were aligned by the collective calls" in " ".join(
         ran.err.split()
     )
     with xr.open_dataset(tmp_path / "a.nc", group="raw", engine="netcdf4") as raw:

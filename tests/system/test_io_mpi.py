@@ -70,7 +70,7 @@ def test_each_stack_of_mpi_io_is_seen_down_to_posix(sonde_mpi: Shell, mpi: Mpi):
         assert sorted({one["rank"] for one in told["processes"] if one["rank"] >= 0}) == [0, 1, 2, 3]
         assert {"romio", "ompio"} & set(layers) == {below} - {""}
         shown = " ".join(sonde_mpi("io", "show", "a.nc").expect(0).out.split())
-        assert ("keeps the functions below MPI-IO to itself" in shown) == (below == "")
+        assert ("hides the functions below MPI-IO" in shown) == (below == "")
         for name in INSIDE[below]:
             assert layers[below][name] == 32
 
@@ -90,7 +90,7 @@ def test_a_rank_that_is_late_is_told_from_exchange(sonde_mpi: Shell, mpi: Mpi, t
         evidence = one["evidence"]
         assert evidence["late"] > evidence["others"] + evidence["moving"]
         assert (evidence["last_rank"], evidence["last_share"] > 0.9) == (1, True)
-        assert "waiting for the last rank to come (rank 1 in " in one["text"]
+        assert "waiting for the last rank to arrive (rank 1 in " in one["text"]
 
 
 WAITS = """

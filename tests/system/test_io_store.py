@@ -221,7 +221,9 @@ def test_without_the_server_s_trace_the_share_says_so(sonde):
     (joined,) = told["joins"]
     assert joined["requests"] > 0
     assert (joined["joined"], joined["share"]) == (0, 0)
-    assert "start it under the tracer, too" in sonde("io", "show", "a.nc").expect(0).out.replace("\n  ", " ")
+    assert "start the servers under the tracer, too" in sonde("io", "show", "a.nc").expect(0).out.replace(
+        "\n  ", " "
+    )
 
 
 @pytest.mark.root
@@ -291,5 +293,5 @@ class TestTwoTraces:
         line = (PROGRAM, "store", "put", "--embedded", "here", "object:runs/blob", "blob")
         sonde("io", "run", "--layers", "store", "-o", "a.nc", "--", *line).expect(0)
         for words in (["a.nc"], ["a.nc", "./a.nc"]):
-            assert "two traces or more" in sonde("io", "join", *words).expect(2).said
-        assert "b.nc is not there" in sonde("io", "join", "a.nc", "b.nc").expect(3).said
+            assert "two or more traces" in sonde("io", "join", *words).expect(2).said
+        assert "b.nc does not exist" in sonde("io", "join", "a.nc", "b.nc").expect(3).said

@@ -179,10 +179,10 @@ class TestStudy:
         [
             (("--workload", "ior:-t 1m", "--size", "3MiB"), 2, "give --size 4MiB"),
             (("--workload", "bt-io:"), 2, "give --ntasks 1 or 4"),
-            (("--place", "nowhere"), 2, "nowhere is not there"),
-            (("--size", "100TiB"), 3, "and a run writes 100 TiB"),
+            (("--place", "nowhere"), 2, "nowhere does not exist"),
+            (("--size", "100TiB"), 3, "but a run writes 100 TiB"),
             (("--io", "no_such"), 2, "no_such"),
-            (("--hints", "cb_nodes"), 2, "'cb_nodes' is no hint"),
+            (("--hints", "cb_nodes"), 2, "'cb_nodes' is not a hint"),
             (("--cluster", "x", "--hosts", "y"), 2, "exclude each other"),
         ],
     )
@@ -351,7 +351,7 @@ class TestTry:
         )
         ran.expect(0)
         text = " ".join(ran.err.split())
-        assert "cannot be tried from outside" in text
+        assert "cannot be tried without changing the program" in text
         assert "Tried:" not in text
 
     def test_a_program_without_findings(self, sonde: Shell):

@@ -214,7 +214,7 @@ class TestStaticallyLinked:
         subprocess.run(["strip", "-o", sonde.cwd / "renamed", programs / "static"], check=True)
         ran = sonde("io", "run", "--uprobes", *ONLY, "-o", "a.nc", "--", "./renamed", "data", 3).expect(3)
         assert "stripped" in ran.said
-        assert "--kernel shows its system calls" in ran.said
+        assert "--kernel traces its system calls" in ran.said
         told = (
             sonde(
                 *("io", "run", "--uprobes", "--kernel", *ONLY, "--json", "-o", "a.nc", "--"),
@@ -306,7 +306,7 @@ class TestAttach:
     def test_until_it_ends_or_for_a_time(self, sonde, programs):
         with serving(sonde, programs / "server") as server:
             ran = sonde("io", "run", "--attach", server.pid, *HELD, "--for", "0.2s", "-o", "a.nc").expect(3)
-            assert "was called in that time" in ran.said
+            assert "was called during that time" in ran.said
             process = attached(sonde, "--attach", server.pid, *HELD, "--json", "-o", "a.nc")
             served(server, "1 5 data")
             assert server.stdin
@@ -369,17 +369,17 @@ class TestAttach:
 
     def test_what_cannot_be_attached_to(self, sonde, programs):
         for words, code, said in (
-            (("--attach", 99999999), 2, "there is no process 99999999"),
-            (("--attach", 2), 3, "process 2 (kthreadd) runs no program"),
+            (("--attach", 99999999), 2, "no process has the number 99999999"),
+            (("--attach", 2), 3, "process 2 (kthreadd) has no program"),
             (("--attach", "one"), 2, "'one' does not name processes"),
-            (("--for", "1s", "--", "true"), 2, "--for is how long processes are traced that --attach names"),
+            (("--for", "1s", "--", "true"), 2, "--for limits how long the processes of --attach are traced"),
             ((), 2, "there is nothing to trace"),
         ):
             assert said in sonde("io", "run", "-o", "a.nc", *words).expect(code).said
         with serving(sonde, "sleep", "1000") as process:
             line = ("io", "run", "--attach", process.pid, "--layers", "mpiio", "-o", "a.nc")
             ran = sonde(*line).expect(3)
-            assert f"in process {process.pid} (sleep) no function of mpiio can be found" in ran.said
+            assert f"process {process.pid} (sleep) has no function of mpiio that can be found" in ran.said
             assert "--kernel" in ran.said
         assert [path.name for path in sonde.cwd.iterdir()] == []
 

@@ -53,9 +53,9 @@ class TestCommandLine:
         [
             (("--sizes", "many"), ("--sizes", "'many'")),
             (("--sizes", "8,-1"), ("--sizes", "-1")),
-            (("--sizes", "1000:0:10"), ("--sizes", "holds no size")),
+            (("--sizes", "1000:0:10"), ("--sizes", "has no size")),
             (("--sizes", "0:10:0"), ("step of 0 B",)),
-            (("--sizes", ""), ("--sizes", "holds no size")),
+            (("--sizes", ""), ("--sizes", "has no size")),
             (("--sizes", "8,8"), ("8 B twice",)),
             (("--sizes", "4GiB"), ("4294967296 B", "2147483647 B")),
             (("--mode", "one_to_on"), ("no mode 'one_to_on' (nearest: one_to_one)", "sonde net modes")),
@@ -326,7 +326,7 @@ class TestMidRun:
         assert "→ a.nc" in ran.out
         told = " ".join((ran.out + ran.err).split())
         assert "interrupted: " in told
-        assert "what was measured until then is saved in a.nc" in told
+        assert "the results until then are saved in a.nc" in told
         assert saved(running.out)["stop_reason"] == "interrupted"
         assert not running.run_dir.exists()
         assert sonde_mpi.left() == []
@@ -371,7 +371,7 @@ class TestMidRun:
         os.kill(sonde_mpi.ranks()[-1], signal.SIGKILL)
         ran = running.end().expect(3)
         assert "error: net:" in ran.said  # below the warnings about what was measured
-        assert "what was measured is in a.nc" in ran.said
+        assert "the partial results are in a.nc" in ran.said
         assert saved(running.out)["stop_reason"] == "failed"
         sonde_mpi("data", "validate", "a.nc").expect(0)
         assert sonde_mpi.left() == []
@@ -418,7 +418,7 @@ class TestMidRun:
         for pid in sonde_mpi.launchers():
             os.kill(pid, signal.SIGKILL)
         ran = running.end().expect(3)
-        assert "what was measured is in a.nc" in ran.said
+        assert "the partial results are in a.nc" in ran.said
         assert saved(running.out)["stop_reason"] == "failed"
         assert sonde_mpi.left() == []
 

@@ -277,7 +277,7 @@ def test_a_keeper_that_gets_no_memory_says_so_and_leaves_nobody(scratch: Path) -
         with pytest.raises(EnvironmentFailure) as raised:
             keeper.ask("pause")
         assert raised.value.code == "noise.agent_keeper_died"
-        assert f"the agent's keeper (process {keeper.pid}) failed: std::bad_alloc" in raised.value.what
+        assert f"the agent's supervisor (process {keeper.pid}) failed: std::bad_alloc" in raised.value.what
         assert keeper.left() == [keeper.process.pid]
 
 

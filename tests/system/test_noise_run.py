@@ -53,18 +53,18 @@ def started(sonde: Shell, name: str) -> list[int]:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        ((), 2, "there is nothing to measure"),
+        ((), 2, "no agent was given to measure"),
         (("--level", "1%", "--agent", "true"), 2, "--level and --agent were both given"),
         (("--level", "200%"), 2, "'200%' is not a share"),
         (("--level", "-1%"), 2, "'-1%' is not a share"),
         (("--level", "nan"), 2, "'nan' is not a share"),
         (("--level", "1%", "--op", "gather"), 2, "nearest: allgather"),
         (("--level", "1%", "--compare", "nowhere"), 2, "there is no placement 'nowhere'"),
-        (("--level", "0", "--compare", "pinned,free"), 2, "--compare needs something to place"),
-        (("--level", "1%", "--cpus", "a-b"), 2, "is no list of CPUs"),
+        (("--level", "0", "--compare", "pinned,free"), 2, "--compare needs an agent or a noise source"),
+        (("--level", "1%", "--cpus", "a-b"), 2, "is not a list of CPUs"),
         (("--level", "1%", "--ntasks", "1"), 2, "two ranks"),
         (("--agent", "no-such-agent", "--budget", "5s"), 4, "give --budget"),
-        (("--level", "1%", "--period", "30s", "--budget", "60s"), 4, "rounds that a verdict needs"),
+        (("--level", "1%", "--period", "30s", "--budget", "60s"), 4, "a verdict needs at least"),
     ],
 )
 @pytest.mark.mpi
@@ -159,7 +159,7 @@ def test_an_agent_that_dies_in_the_middle_leaves_what_was_measured(sonde_mpi, ty
     ran = finish(process).expect(3)
     assert "the agent died by itself, with exit status 3" in ran.said
     assert "my last words" in ran.said
-    assert "what was measured is in a.nc" in ran.said
+    assert "the partial results are in a.nc" in ran.said
     assert sonde_mpi.left() == []
     shown = show_is_sound(typed, sonde_mpi.cwd / "a.nc")
     assert shown["stop_reason"] == "failed"

@@ -206,7 +206,7 @@ class TestCommand:
         told = ran.json["sources"][0]
         assert told["bursts"] > 0
         assert told["asked"] == 0.02
-        assert "asked 2 %, did " in ran.json["verdict"]
+        assert "requested 2 %, used " in ran.json["verdict"]
         with library.open(sonde.cwd / "a.nc") as tree:
             assert tree.attrs["schema"] == "noise/1"
             assert tree.attrs["kind"] == "source"
@@ -240,7 +240,7 @@ class TestCommand:
         assert wait_for(lambda: len(records(sonde.cwd / "a.run" / "source-here.blk")) > 0)
         process.send_signal(signal.SIGINT)
         ran = finish(process).expect(130)
-        assert ran.json["verdict"].startswith("interrupted: asked 2 %")
+        assert ran.json["verdict"].startswith("interrupted: requested 2 %")
         assert ran.json["sources"][0]["bursts"] > 0
         assert sonde.left() == []
         assert [path.name for path in sonde.cwd.iterdir()] == ["a.nc"]
@@ -331,7 +331,7 @@ class TestFullDisk:
             *("noise", "source", "--level", "10%", "--period", "2ms", "--duration", "2s"),
             *("-o", small / "a.nc"),
         ).expect(3)
-        assert "no space is left there" in ran.said
+        assert "no space left" in ran.said
         assert "data recover" in ran.said
         assert sorted(path.name for path in small.iterdir()) == ["a.run", "fill"]
         assert sonde.left() == []

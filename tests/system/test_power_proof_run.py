@@ -19,7 +19,7 @@ from power_cluster import SONDE, Cluster, pytestmark
 from power_daemons import until
 from sonde.core.errors import EnvironmentFailure, UsageError
 from sonde.power.jobs import jobs, proof, run_jobs_bus
-from sonde.power.jobs.jobs import Spec, said
+from sonde.power.jobs.jobs import Spec, to_plain
 from sonde.power.stack import run_bus
 from sonde.power.stack.run_bus import _power
 from sonde.power.workflows import run_workflow_bus
@@ -71,7 +71,7 @@ def cluster(
 
 
 def order(job: str, user: str = ALICE) -> dict[str, Any]:
-    return {"order": "SUBMIT_JOB", "spec": said(Spec(job, ("true",), user, folder="/"))}
+    return {"order": "SUBMIT_JOB", "spec": to_plain(Spec(job, ("true",), user, folder="/"))}
 
 
 @needs_root
@@ -102,7 +102,7 @@ def test_a_job_is_its_users_and_nobody_elses(cluster: Proving, munge: Path, monk
         assert "no credential" in refused(order("a2"), "")
         assert "refused" in refused(order("a2"), "MUNGE:nonsense:")
         # Another's credential, and one's own for something else.
-        assert f"is of '{ALICE}' and the order in the name of 'root'" in refused(
+        assert f"belongs to '{ALICE}', but the order is in the name of 'root'" in refused(
             order("a2", "root"), of(ALICE, order("a2", "root"))
         )
         assert "for something else" in refused(order("a2"), of(ALICE, order("a3")))

@@ -18,7 +18,7 @@ pytest.importorskip("sonde._power", reason="the power stack is not built")
 
 from mqtt_broker import free_port
 from power_daemons import until
-from sonde.power.jobs.jobs import Part, Spec, said
+from sonde.power.jobs.jobs import Part, Spec, to_plain
 from sonde.power.jobs.run_job_manager import JobManager, Settings, began
 from sonde.power.stack import run_bus
 
@@ -79,14 +79,14 @@ class Site:
         self.manager = JobManager(run_bus.load(config), Settings(str(config)))
 
     def start(self, spec: Spec, *nodes: str) -> None:
-        parts = said([Part(node) for node in nodes])
-        self.manager.order({"order": "START_JOB", "job": spec.job, "spec": said(spec), "parts": parts})
+        parts = to_plain([Part(node) for node in nodes])
+        self.manager.order({"order": "START_JOB", "job": spec.job, "spec": to_plain(spec), "parts": parts})
 
     def over(self, job: str = "j1") -> dict[str, Any]:
         def look() -> dict[str, Any] | None:
             for one in self.manager.look()[1]:
                 self.manager.settle(one)
-            told = dict(self.manager.told({"job": job})["runs"][0])
+            told = dict(self.manager.query({"job": job})["runs"][0])
             return told if told["state"] in ("ended", "failed") else None
 
         return dict(until(look, f"{job} is over"))

@@ -176,7 +176,7 @@ def test_a_workflow_goes_to_its_end_though_engine_and_job_manager_are_killed(who
     os.kill(keeper, signal.SIGKILL)
     whole.daemons["job-scheduler"].said("job", job="lost", state="failed")
     reason = whole.sonde("queue", "lost")[1]["jobs"][0]["reason"]
-    assert "keeper was killed" in reason
+    assert "job shim was killed" in reason
     until(lambda: not any(alive(int(pid)) for pid in pids.read_text().split()), "nothing is left of it")
 
     # Cancelled: TERM, then KILL for what does not hear.

@@ -85,7 +85,7 @@ def test_romio_on_ompio(sonde_open_mpi: Shell, open_mpi: Mpi):
         "io", "predict", "a.nc", "--on", "y16k.nc", "y256k.nc", "--against", "c.nc", "--json"
     ).expect(0).json  # fmt: skip
     assert (told["model"], told["at"], told["ranks"]) == (True, "mpiio", {"a": 2, "on": [2, 2]})
-    assert told["verdict"].startswith("a model: a.nc would take")
+    assert told["verdict"].startswith("Model: a.nc would take")
     assert "io.modelled" in {one["code"] for one in told["warnings"]}
     assert "io.other_program" not in {one["code"] for one in told["warnings"]}
     sums_hold(told)
@@ -118,7 +118,7 @@ def test_romio_on_ompio(sonde_open_mpi: Shell, open_mpi: Mpi):
         assert functions(beyond)[name]["outside"] == {"calls": 32, "bytes": 2 * MIB}
     assert beyond["outside"]["calls"] >= 64
     shown = sonde_open_mpi("io", "predict", "a.nc", "--on", "y16k.nc", COLUMNS="80").expect(0)
-    assert "A model: time in each layer itself" in shown.out
+    assert "Model: time in each layer itself" in shown.out
     assert all(len(line) <= 80 for line in shown.out.splitlines() if "next:" not in line)
 
 

@@ -78,7 +78,7 @@ def test_the_program_of_the_page_on_cpp_is_built_and_runs(sonde):
                 check=False,
             )
             assert ran.returncode == 0, f"{block}\n{ran.stdout}\n{ran.stderr}"
-            assert ran.stdout == "steps = 1000\nthere is none of that name\n"
+            assert ran.stdout == "steps = 1000\nthe name does not exist\n"
 
 
 def test_the_python_of_the_reference_works(sonde):

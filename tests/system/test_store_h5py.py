@@ -257,7 +257,8 @@ def test_a_file_is_refused_to_who_names_its_servers_in_another_order(two: list[s
             told = code(f"servers={back}", f"h5py.File({path!r}, {mode!r})", check=False)
             assert told.returncode == 1
             assert (
-                f"stored on the servers {', '.join(two)}, and named are {', '.join(two[::-1])}" in told.stderr
+                f"stored on the servers {', '.join(two)}, but the named servers are {', '.join(two[::-1])}"
+                in told.stderr
             )
         assert code(f"servers={there}", f"print(h5py.File({path!r})['x'][-1])").stdout == "999999\n"
 
@@ -269,8 +270,8 @@ def test_a_file_is_refused_to_who_names_its_servers_in_another_order(two: list[s
         ("", ["SONDE_STORE_SERVERS", "sonde store serve"]),
         ("sever=x", ["'sever=x'", "servers=H:P"]),
         ("embedded=memory;stripe=often", ["stripe=often", "1MiB"]),
-        ("embedded=memory;flush=soon", ["'flush=soon' is no setting", "flush=network|storage"]),
-        ("embedded=memory;nodelay=maybe", ["'nodelay=maybe' is no setting", "nodelay=yes|no"]),
+        ("embedded=memory;flush=soon", ["'flush=soon' is not a setting", "flush=network|storage"]),
+        ("embedded=memory;nodelay=maybe", ["'nodelay=maybe' is not a setting", "nodelay=yes|no"]),
         ("embedded=memory;connections=0", ["connections=0"]),
     ],
 )
@@ -499,7 +500,7 @@ for mode in ("r", "r+"):
     try:
         h5py.File(name, mode)
     except FileNotFoundError as error:
-        print("holds no store" in str(error))
+        print("has no store" in str(error))
 """,
     )
     assert told.stdout.split() == ["False", "True", "True"]

@@ -105,7 +105,7 @@ def test_a_backend_that_throws_harms_its_batch_only(sonde):
         (sonde.cwd / "text").write_text("x")
         ran = sonde("store", "put", "kv:s/boom", "text", *where).expect(3)
         assert "page 7 is upside down" in ran.said
-        assert "tell who wrote it" in ran.said
+        assert "report it to its author" in ran.said
         status = sonde("store", "status", "--json", *where).expect(0).out
         assert "kv.put of 'boom' in 's': the backend throws of the module" in status
         assert "page 7 is upside down" in status

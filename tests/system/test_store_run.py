@@ -141,7 +141,7 @@ class TestWholeRun:
         run("store", "check", "a.nc").expect(2)
         run("store", "check", "a.nc", "--min-ratio", "0").expect(2)
         kept = run("store", "check", "a.nc", "--min-ratio", "0.01").expect(4)  # nothing is there beside tcp
-        assert "no cell of it has a variant to hold against tcp" in kept.out
+        assert "it has no cell to compare with tcp" in kept.out
 
     def test_its_report_has_a_section(self, ran):
         run, _ = ran

@@ -144,7 +144,7 @@ def test_survey_as_json(surveyed):
             assert one["dataset"] == [f"here/{one['room']}.nc"]
             assert one["verdict"].startswith(begins[one["room"]])
     assert "noise" in late(told) or noise["skipped"].endswith(
-        "s or more: too long for 30 s beside the others"
+        "s or more: too long for 30 s together with the others"
     )
     assert room["skipped"] is None
     assert sorted(room["dataset"]) == ["here/net-all_to_all.nc", "here/net-one_to_one.nc"]
@@ -251,5 +251,5 @@ class TestNoMpi:
 def test_a_folder_that_cannot_be_made(typed):
     (typed.cwd / "file").write_text("")
     ran = typed("survey", "-o", "file/here", "--budget", "5s").expect(3)
-    assert "cannot make the folder file/here" in ran.said
+    assert "cannot create the folder file/here" in ran.said
     assert "--output" in ran.said

@@ -1,5 +1,5 @@
 #pragma once
-/// What the files of the Python module sonde._bus share. Owner-thread (holds the GIL).
+/// Shared declarations for the files of the Python module sonde._bus. Owner-thread (holds the GIL).
 
 #include <nanobind/nanobind.h>
 
@@ -15,7 +15,7 @@ namespace sonde::bus::py {
 
 namespace nb = nanobind;
 
-/// Raises what sonde.bus.errors makes of it. It does not return.
+/// Raises the exception that sonde.bus.errors makes from the error. It does not return.
 [[noreturn]] void raise(const Error& error);
 
 template <typename T> T taken(Result<T> result) {
@@ -26,16 +26,16 @@ inline void held_good(const Result<void>& result) {
   if (!result) raise(result.error());
 }
 
-/// A str; what is no UTF-8 in it is replaced.
+/// A str; bytes that are not UTF-8 are replaced.
 nb::object text(std::string_view s);
 
 /// dict, list, tuple, bytes, str, int, float, bool, None and numpy's numbers and arrays. Error: bus.bad_value.
 Value value_of(nb::handle object, unsigned depth = 0);
 nb::object to_python(const Value& value);
 
-/// Waits in slices without the GIL until `step` says it is over or the time is up, so that Ctrl-C is heard.
-/// step(Deadline) -> bool. `still` is called after each slice, with the GIL, and raises where another thread has closed
-/// what is waited for. timeout_s below 0: without end. False: the time was up.
+/// Waits in slices without the GIL until `step` reports the end or the time is up, so that Ctrl-C works. step(Deadline)
+/// -> bool. `still` is called after each slice, with the GIL; it raises if another thread has closed the object that is
+/// waited for. timeout_s below 0: without end. False: the time was up.
 template <typename Step, typename Still> bool wait_for(double timeout_s, Step&& step, Still&& still) {
   const Deadline end = timeout_s < 0 ? Deadline{} : Deadline::in_s(timeout_s);
   for (;;) {
@@ -53,16 +53,16 @@ template <typename Step, typename Still> bool wait_for(double timeout_s, Step&& 
   }
 }
 
-/// Calls into the bus without the GIL, and ends there what the call has captured. A DDS may hold a lock as long as a
-/// writer waits for readers, and those may be threads of Python.
+/// Calls into the bus without the GIL, and also destroys the call's captures there. A DDS may hold a lock while a
+/// writer waits for readers, and these readers may be threads of Python.
 template <typename Call> auto without_gil(Call call) {
   const nb::gil_scoped_release release;
   Call own = std::move(call);
   return own();
 }
 
-/// Something of the bus that any thread may close while others are in the midst of it: each of them has a share, taken
-/// with the GIL, and whoever is the last ends it. That goes without the GIL: a DDS's own threads may have to end first.
+/// A bus object that any thread may close while others use it: each of them has a share, taken with the GIL, and the
+/// last one ends the object. It ends without the GIL: a DDS's own threads may have to end first.
 template <typename T> class Shared {
  public:
   Shared(const char* what, const char* hint) : what_(what), hint_(hint) {}
@@ -83,7 +83,7 @@ template <typename T> class Shared {
     if (!object_) raise({"bus.closed", std::string("this ") + what_ + " is closed", hint_});
     return object_;
   }
-  /// What was held, for whoever closes it; null: it was closed.
+  /// The object, for the thread that closes it; null: it was closed already.
   std::shared_ptr<T> close() { return std::exchange(object_, nullptr); }
 
  private:
@@ -91,13 +91,13 @@ template <typename T> class Shared {
   std::shared_ptr<T> object_;
 };
 
-/// The bus of one open() in Python; closed, it says so instead of working on.
+/// The bus of one open() in Python. After close() it raises instead of working on.
 class BusHolder {
  public:
   explicit BusHolder(std::shared_ptr<Bus> bus) : bus_(std::move(bus)) {}
   BusHolder(BusHolder&&) = default;
   ~BusHolder() { close(); }
-  /// A share: another thread may close it meanwhile.
+  /// A share: another thread may close the bus meanwhile.
   std::shared_ptr<Bus> bus() const {
     if (!bus_) raise({"bus.closed", "this bus is closed", "open it again"});
     return bus_;
@@ -111,7 +111,7 @@ class BusHolder {
   std::shared_ptr<Bus> bus_;
 };
 
-/// The type that a name stands for in the bus's profile. Error: bus.unknown_type.
+/// The type with this name in the bus's profile. Error: bus.unknown_type.
 TypePtr type_named(const Bus& bus, const std::string& name);
 
 void bind_endpoints(nb::module_& m);

@@ -66,7 +66,7 @@ class PyWriter {
   Shared<Writer> writer_{"writer", "make another with Bus.writer()"};
 };
 
-/// A reader, what it is waited for with, and what was taken from it and is not handed on yet.
+/// A reader, its wait set, and the samples that were taken from it but not returned yet.
 struct WaitedReader {
   struct One {
     SampleInfo info;
@@ -74,7 +74,7 @@ struct WaitedReader {
   };
   std::unique_ptr<Reader> reader;
   std::unique_ptr<Waiter> waiter;
-  std::mutex taking;     ///< of threads that have not the GIL: two that take would take from each other's hands
+  std::mutex taking;     ///< for threads without the GIL: two that take at the same time would mix up their samples
   std::deque<One> rest;  ///< with the GIL
 
   ~WaitedReader() {
@@ -112,7 +112,7 @@ class PyReader {
     using One = WaitedReader::One;
     const auto reader = get();
     auto& rest = reader->rest;
-    // Conversion needs the GIL, and a taker must not throw: payloads are copied out first.
+    // Conversion needs the GIL, and a taker must not throw. So payloads are copied out first.
     std::vector<One> fresh;
     if (rest.size() < most)
       without_gil([&, wanted = most - rest.size()] {
@@ -137,7 +137,8 @@ class PyReader {
         info["has_data"] = one.info.has_data;
         all.append(nb::make_tuple(to_python(taken(decode(*reader->reader->type(), one.payload))), info));
       } catch (...) {
-        // It is told by itself, and nothing else is lost for it: those before it first, those behind it afterwards.
+        // The error is raised alone, and no other sample is lost: samples before it are returned first, those after it
+        // by the next call.
         if (nb::len(all) == 0) throw;
         rest.push_front(std::move(one));
         break;

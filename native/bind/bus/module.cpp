@@ -1,4 +1,4 @@
-// Python module sonde._bus: samples as Python values. sonde.bus.client is its face.
+// Python module sonde._bus: samples as Python values. sonde.bus.client is its public interface.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -48,7 +48,7 @@ nb::dict caps_of(const Caps& c) {
   return d;
 }
 
-/// Opening talks to the machine: without the GIL, and what was opened goes the same way.
+/// Opening communicates with the machine: it runs without the GIL, and so does its cleanup.
 BusHolder opened(const Profile& profile, const std::string& implementation) {
   return BusHolder(taken(without_gil([&] { return Bus::open(profile, implementation); })));
 }
@@ -89,7 +89,7 @@ nb::list endpoints(const BusHolder& self) {
 
 NB_MODULE(_bus, m) {
   m.doc() = "The data-distribution bus. See sonde.bus.client.";
-  // At exit Python leaves objects of running programs behind; that is theirs, and no fault of this module's.
+  // At exit Python leaves objects of running programs behind; that is normal, and not an error of this module.
   nb::set_leak_warnings(false);
 
   m.def("implementations", [] { return implementation_names(); }, "Names that can be opened here, sorted.");
@@ -100,7 +100,7 @@ NB_MODULE(_bus, m) {
         for (const auto& error : broken_modules()) all.push_back(error.what);
         return all;
       },
-      "What could not be loaded, and why.");
+      "Implementations that could not be loaded, and the reasons.");
   m.def(
       "caps",
       [](const std::string& name) {
@@ -109,14 +109,14 @@ NB_MODULE(_bus, m) {
         d["version"] = text(entry->version());
         return d;
       },
-      nb::arg("name"), "What an implementation can do. Error: bus.unknown_implementation.");
+      nb::arg("name"), "The abilities of an implementation. Error: bus.unknown_implementation.");
   m.def(
       "clean",
       [](const std::string& name) {
         const auto* entry = taken(find_implementation(name));
         return entry->clean ? without_gil([&] { return entry->clean(); }) : std::size_t{0};
       },
-      nb::arg("name"), "Removes what killed participants left on this machine. How many.");
+      nb::arg("name"), "Removes the remains of killed participants from this machine. Returns how many.");
 
   nb::class_<BusHolder>(m, "Bus")
       .def("close", [](BusHolder& self) { self.close(); })
@@ -149,13 +149,13 @@ NB_MODULE(_bus, m) {
       [](const std::string& path, const std::string& name, const std::string& implementation) {
         return opened(taken(load_profile(path, name)), implementation);
       },
-      nb::arg("path"), nb::arg("name") = "", nb::arg("implementation") = "", "A profile of a file.");
+      nb::arg("path"), nb::arg("name") = "", nb::arg("implementation") = "", "A profile from a file.");
   m.def(
       "open_text",
       [](const std::string& xml, const std::string& name, const std::string& folder,
          const std::string& implementation) { return opened(taken(parse_profile(xml, name, folder)), implementation); },
       nb::arg("xml"), nb::arg("name") = "", nb::arg("folder") = ".", nb::arg("implementation") = "",
-      "A profile given as text.");
+      "A profile from text.");
 
   bind_endpoints(m);
   bind_requests(m);

@@ -26,7 +26,7 @@ ServiceTypes types_of(const Bus& bus, const std::string& request, const std::str
   return {request.empty() ? nullptr : type_named(bus, request), reply.empty() ? nullptr : type_named(bus, reply)};
 }
 
-/// A body: a value of the type, or bytes as they are where there is none.
+/// A body: a value of the type, or unchanged bytes if there is no type.
 std::vector<std::byte> body_of(const TypePtr& type, nb::handle value) {
   std::vector<std::byte> body;
   if (type) {
@@ -37,7 +37,7 @@ std::vector<std::byte> body_of(const TypePtr& type, nb::handle value) {
   if (const auto* blob = std::get_if<Blob>(&plain.is)) return *blob;
   if (std::holds_alternative<std::monostate>(plain.is)) return body;
   raise({"bus.bad_value",
-         std::string("the body is a ") + Py_TYPE(value.ptr())->tp_name + ", and the service has no type for it",
+         std::string("the body is a ") + Py_TYPE(value.ptr())->tp_name + ", but the service has no type for it",
          "give bytes, or name the service's types"});
 }
 
@@ -67,14 +67,14 @@ class PyClient {
   nb::object call(nb::handle value, const std::string& target, double deadline_s, double retry_s) {
     auto client = client_.get();
     const auto body = body_of(types_.request, value);
-    // In slices, so that Ctrl-C is heard: the answer may come after this call was left.
+    // Waits in slices, so that Ctrl-C works: the answer may come after this call has returned.
     struct Place {
       std::mutex mutex;
       std::condition_variable came;
       std::optional<Result<Answer>> answer;
     };
     const auto place = std::make_shared<Place>();
-    // The share ends here: whoever closes the client ends the call as well, with bus.closed.
+    // The share ends here: a thread that closes the client also ends the call, with bus.closed.
     without_gil([&, client = std::move(client)] {
       client->start(body, {target, deadline_s, retry_s}, [place](Result<Answer> answer) {
         const std::lock_guard lock(place->mutex);
@@ -82,7 +82,7 @@ class PyClient {
         place->came.notify_all();
       });
     });
-    // The client's own deadline ends it; the two seconds are for a client that another thread is closing.
+    // The client's own deadline ends the wait; the two seconds are for a client that another thread is closing.
     const bool over = wait_for(
         deadline_s + 2,
         [&](Deadline slice) {
@@ -93,11 +93,10 @@ class PyClient {
         [] {});
     if (!over)
       raise(
-          {"bus.timed_out", "no answer within " + std::to_string(deadline_s) + " s", "see whether a server is there"});
+          {"bus.timed_out", "no answer within " + std::to_string(deadline_s) + " s", "check that a server is running"});
     return answer_to_python(types_.reply, taken(std::move(*place->answer)));
   }
-  /// Its share lasts until the deadline: what answers until then is given also where another thread has closed the
-  /// client.
+  /// The share lasts until the deadline: answers until then are returned even if another thread closes the client.
   nb::list call_all(nb::handle value, const std::string& target, double deadline_s, std::size_t most) {
     auto client = client_.get();
     const auto body = body_of(types_.request, value);
@@ -140,11 +139,11 @@ class PyServer {
     }));
   }
   ~PyServer() { close(); }
-  /// Without the GIL, which handlers that run need to end.
+  /// Without the GIL: handlers that are running need it to end.
   void close() {
     if (server_) without_gil([last = std::move(server_)] {});
   }
-  /// With the GIL: so nobody closes it meanwhile, and then no handler runs any more when close() returns.
+  /// With the GIL, so no other thread closes the server meanwhile. When close() returns, no handler is running.
   nb::dict counts() {
     if (!server_) raise({"bus.closed", "this server is closed", "make another with Bus.serve()"});
     const ServeCounts c = server_->counts();
@@ -156,8 +155,8 @@ class PyServer {
   }
 
  private:
-  /// The handler's answer: a body, or what it raised. Bus errors and LookupError have codes of their own; nothing
-  /// leaves as an exception.
+  /// The handler's answer: a body, or the error that it raised. Bus errors and LookupError have their own codes; no
+  /// exception leaves this function.
   Answer answered(const Incoming& in, const ServiceTypes& types) {
     Answer answer;
     const nb::gil_scoped_acquire hold;

@@ -19,7 +19,7 @@ std::string text_of(nb::handle object) {
   if (!utf8) {
     PyErr_Clear();
     raise({"bus.bad_value", "a string holds a character that cannot be encoded as UTF-8",
-           "send what is no text as bytes, in a sequence of octets"});
+           "send data that is not text as bytes, in a sequence of octets"});
   }
   return {utf8, static_cast<std::size_t>(n)};
 }
@@ -64,11 +64,11 @@ Value value_of(nb::handle object, unsigned depth) {
     }
     return {std::move(made)};
   }
-  // Whatever lists itself: numpy arrays and scalars, arrays, tuples.
+  // Everything with tolist(): numpy arrays and scalars, arrays, tuples.
   if (PyObject_HasAttrString(p, "tolist")) return value_of(nb::borrow(object).attr("tolist")(), depth + 1);
   if (PyList_Check(p) || PyTuple_Check(p)) {
     List made;
-    // A sequence can be changed by what its elements' conversion runs: it is asked for its length each time.
+    // The conversion of an element may run code that changes the sequence, so its length is read in each step.
     for (Py_ssize_t k = 0; k < PySequence_Size(p); ++k) {
       const nb::object item = nb::steal(PySequence_GetItem(p, k));
       if (!item.is_valid()) throw nb::python_error();

@@ -1,4 +1,4 @@
-// sonde._power: the configuration of the power stack and its messages, read by the one parser that the daemons have.
+// sonde._power: the configuration of the power stack and its messages, read by the same parser as in the daemons.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
@@ -54,7 +54,7 @@ std::string bus_profile(const std::string& path, const std::string& participant)
   return sonde::bus::to_xml(sonde::value_or_raise(power::bus_profile(config, participant, true)));
 }
 
-/// What `what` gives, while others run: a daemon that hangs is waited for.
+/// The result of `what`, while other threads run: a daemon that hangs must not block them.
 template <typename What> auto without_gil(const What& what) {
   auto out = [&] {
     const nb::gil_scoped_release released;
@@ -78,24 +78,24 @@ NB_MODULE(_power, m) {
   m.def(
       "load_config", [](const std::string& path) { return as_dict(sonde::value_or_raise(power::load_config(path))); },
       "path"_a,
-      "The file with defaults filled in: SI numbers, None where nothing is known. Raises UsageError (file, line, what "
-      "is allowed).");
+      "The file with defaults filled in: SI numbers, None for unknown values. Raises UsageError (file, line, allowed "
+      "values).");
   m.def(
       "parse_config",
       [](const std::string& text, const std::string& path) {
         return as_dict(sonde::value_or_raise(power::parse_config(text, path)));
       },
-      "text"_a, "path"_a = "", "The same from text; `path` is for error texts, and relative paths are beside it.");
-  m.def("config_keys", &config_keys, "Every key: section, key, type, default, what.");
+      "text"_a, "path"_a = "",
+      "The same from text; `path` is for error texts, and relative paths start from its folder.");
+  m.def("config_keys", &config_keys, "Every key: section, key, type, default, meaning.");
   m.def("hardware_kinds", &hardware_kinds,
-        "What this build can read and cap: kind, what, missing (what to install; empty: it is there).");
+        "The hardware that this build can read and cap: kind, description, missing (what to install; empty: present).");
   m.def("idl", &power::idl, "The messages as IDL.");
   m.def("munge_credential", &munge_credential, "payload"_a,
         "A MUNGE credential of this process. Raises EnvironmentFailure (munge.silent).");
   m.def("munge_user", &munge_user, "credential"_a, "payload"_a,
-        "The uid that made it for this payload. Raises EnvironmentFailure (munge.silent, munge.refused).");
+        "The uid that made the credential for this payload. Raises EnvironmentFailure (munge.silent, munge.refused).");
   m.def("munge_built", &sonde::munge::built, "Whether this build has MUNGE.");
-  m.def(
-      "bus_profile", &bus_profile, "path"_a, "participant"_a = "",
-      "The bus of a configuration as a profile's XML, with the stack's types and topics in it: what every role opens.");
+  m.def("bus_profile", &bus_profile, "path"_a, "participant"_a = "",
+        "The bus of a configuration as a profile's XML, with the stack's types and topics. Every role opens it.");
 }

@@ -1,5 +1,5 @@
-// The batch for Python. What is written is sent from the caller's memory; what is read arrives in the caller's, or in
-// the batch's, which arrays that were taken from it keep alive.
+// The batch for Python. Written data is sent from the caller's memory. Read data arrives in the caller's memory, or in
+// the batch's, which exists as long as arrays refer to it.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -21,7 +21,7 @@ namespace sonde::store::py {
 
 namespace {
 
-/// A batch and all memory that it reads from and writes to. Arrays hold a share of it.
+/// A batch and all memory that it reads from and writes to. Arrays own a share of it.
 struct Memory {
   Batch batch;
   double timeout_s;
@@ -29,7 +29,7 @@ struct Memory {
 
   Memory(Client& client, Safety safety) : batch(client.batch(safety)), timeout_s(client.config().timeout_s) {}
   ~Memory() {
-    // Before the buffers go: a batch that is on its way still uses them. It may have to wait for another thread.
+    // Waits before the buffers are freed: a batch in flight still uses them. It may have to wait for another thread.
     if (Py_IsInitialized()) {
       const nb::gil_scoped_release release;
       batch.clear();
@@ -39,7 +39,7 @@ struct Memory {
   }
 };
 
-/// One operation's outcome, in Python.
+/// The result of one operation, for Python.
 struct Answer {
   std::shared_ptr<Memory> memory;
   Outcome outcome;
@@ -92,7 +92,7 @@ class PyBatch {
     for (const Code code : {Code::db_define, Code::db_describe, Code::db_undefine, Code::db_insert, Code::db_update,
                             Code::db_remove, Code::db_query})
       if (operation == name_of(code)) return write_op({code, 0, {}, {}, offset, length, {}, {}}, space, name, data);
-    raise({"store.bad_value", "'" + operation + "' is no operation on a table", "see Table"});
+    raise({"store.bad_value", "'" + operation + "' is not an operation on a table", "see Table"});
   }
 
   void start() {
@@ -102,13 +102,13 @@ class PyBatch {
     begin_ns_ = now_ns();
     work([&] { done = memory_->batch.start(); });
     started_ = bool(done);
-    if (safety_ == Safety::none) memory_->sources.clear();  // what is not acknowledged was copied
+    if (safety_ == Safety::none) memory_->sources.clear();  // data without acknowledgement was copied
     held_good(done);
   }
 
   void wait() {
     free_now();
-    // In slices, so that Ctrl-C does not have to wait for a server that does not answer.
+    // Waits in slices, so that Ctrl-C does not have to wait for a server that does not answer.
     while (started_ && !finished_) {
       bool over = false;
       work([&] { over = memory_->batch.done_within(0.1); });
@@ -142,7 +142,7 @@ class PyBatch {
   void clear() {
     free_now();
     started_ = finished_ = false;
-    if (memory_.use_count() > 1) return renew();  // somebody holds an array
+    if (memory_.use_count() > 1) return renew();  // an array still refers to it
     work([&] { memory_->batch.clear(); });
     memory_->sources.clear();
     memory_->targets.clear();
@@ -155,7 +155,7 @@ class PyBatch {
     const auto n = static_cast<std::ptrdiff_t>(size());
     if (k < -n || k >= n) throw nb::index_error("no such operation in the batch");
     const auto which = static_cast<std::size_t>(k < 0 ? k + n : k);
-    // Without a server the value may lie in the backend's own memory.
+    // Without a server the value may be in the backend's own memory.
     const Op& op = memory_->batch.op(which);
     return {memory_, outcome(which), op.code == Code::kv_get && op.into.empty()};
   }
@@ -205,14 +205,14 @@ class PyBatch {
              "connect in the process that uses it"});
   }
 
-  /// A batch belongs to one thread; without this a second one would find it in the middle of its work.
+  /// A batch belongs to one thread. Without this check a second thread would find it in the middle of its work.
   void free_now() const {
     if (busy_) raise({"store.busy", "the batch is in use by another thread", "give each thread a batch of its own"});
   }
   void open_now() const {
     free_now();
     if (started_)
-      raise({"store.started", "the batch was started already", "call clear() to use it again, or make another"});
+      raise({"store.started", "the batch was already started", "call clear() to use it again, or make another"});
   }
   template <typename Work> void work(Work&& what) {
     busy_ = true;
@@ -230,7 +230,7 @@ class PyBatch {
 
   Outcome outcome(std::size_t k) const { return started_ ? memory_->batch[k] : Outcome{}; }
 
-  /// server: which of its role, -1 for the one that its name chooses.
+  /// server: the index among the servers of the role, -1 for the one that the name chooses.
   std::size_t plain(Op op, nb::handle space, nb::handle key, int server = -1) {
     open_now();
     const Name own_space(space), own_key(key);
@@ -276,11 +276,11 @@ class PyBatch {
 };
 
 nb::object array_of(const Answer& answer) {
-  // The array's owner is a share of the batch's memory, which so outlives the batch.
+  // The array owns a share of the batch's memory, which therefore outlives the batch.
   auto* share = new std::shared_ptr<Memory>(answer.memory);
   nb::capsule owner(share, [](void* p) noexcept { delete static_cast<std::shared_ptr<Memory>*>(p); });
   const Bytes data = answer.outcome.data;
-  static std::uint8_t nothing = 0;  // numpy takes no null pointer for an empty array
+  static std::uint8_t nothing = 0;  // numpy accepts no null pointer for an empty array
   auto* begin = data.empty() ? &nothing : reinterpret_cast<std::uint8_t*>(const_cast<std::byte*>(data.data()));
   if (answer.read_only)
     return nb::cast(nb::ndarray<nb::numpy, const std::uint8_t, nb::ndim<1>>(begin, {data.size()}, owner));
@@ -291,25 +291,26 @@ nb::object array_of(const Answer& answer) {
 
 void bind_batch(nb::module_& m) {
   nb::enum_<Status> status(m, "Status", nb::is_arithmetic(),
-                           "What became of an operation; the numbers are those of the wire.");
+                           "The result of an operation; the numbers are those of the wire format.");
   for (const Status s :
        {Status::ok, Status::not_found, Status::exists, Status::invalid, Status::too_large, Status::no_space,
         Status::denied, Status::io_error, Status::corrupt, Status::unsupported, Status::aborted, Status::unavailable,
         Status::timed_out, Status::disconnected, Status::internal, Status::pending})
     status.value(std::string(name_of(s)).c_str(), s);
 
-  nb::class_<Answer>(m, "Result", "What became of one operation of a batch.")
+  nb::class_<Answer>(m, "Result", "The result of one operation of a batch.")
       .def_prop_ro("status", [](const Answer& a) { return a.outcome.status; })
       .def_prop_ro("ok", [](const Answer& a) { return a.outcome.status == Status::ok; })
       .def_prop_ro(
           "why", [](const Answer& a) { return text(explain(a.outcome)); },
-          "A sentence's worth: \"no such object or key\".")
+          "The reason in words: \"no such object or key\".")
       .def_prop_ro(
           "value", [](const Answer& a) { return a.outcome.value; }, "Size in bytes, count or id, by operation.")
       .def_prop_ro(
           "time_ns", [](const Answer& a) { return a.outcome.time_ns; }, "Last change of an object, ns since 1970.")
-      .def_prop_ro("data", &array_of,
-                   "What was read, as an array of bytes that shares its memory with the batch; of a value, read-only.")
+      .def_prop_ro(
+          "data", &array_of,
+          "The data that was read, as an array of bytes that shares its memory with the batch; read-only for a value.")
       .def("__bytes__", [](const Answer& a) { return nb::bytes(a.outcome.data.data(), a.outcome.data.size()); })
       .def("__repr__", [](const Answer& a) {
         return "<Result " + std::string(name_of(a.outcome.status)) + ", value " + std::to_string(a.outcome.value) +
@@ -340,7 +341,7 @@ void bind_batch(nb::module_& m) {
       .def("clear", &PyBatch::clear)
       .def("operation", &PyBatch::operation, nb::arg("k"))
       .def("why", &PyBatch::why, nb::arg("k"),
-           "A sentence's worth, with the server's address where that or the way to it failed.")
+           "The reason in words, with the server's address if the server or the connection to it failed.")
       .def("__len__", &PyBatch::size)
       .def("__getitem__", &PyBatch::at, nb::arg("k"))
       .def_prop_ro("statuses", &PyBatch::statuses, nb::rv_policy::automatic)

@@ -1,4 +1,4 @@
-// The client for Python: opening, lists by the page, status.
+// The client for Python: opening, lists in pages, status.
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -18,7 +18,7 @@ namespace sonde::store::py {
 
 namespace {
 
-/// How much one call of page() may bring, and what it asks at least: a page of the wire has 192 KiB.
+/// The most that one call of page() returns, and its smallest request: a page of the wire has 192 KiB.
 constexpr std::size_t page_bytes = 1u << 20, page_entries = 4096;
 
 template <typename T> void take(const nb::dict& options, const char* name, T& value) {
@@ -82,8 +82,8 @@ ClientHolder::ClientHolder(std::vector<std::string> servers,
     : pid_(::getpid()) {
   Config config = config_of(options);
   config.servers = std::move(servers);
-  // Ctrl-C ends the wait for a server that takes the connection and says nothing. What its handler raised stands when
-  // the GIL is back.
+  // Ctrl-C ends the wait for a server that accepts the connection but does not answer. The handler's exception is
+  // raised when the GIL is back.
   config.stop = [] {
     const nb::gil_scoped_acquire turn;
     return PyErr_Occurred() || PyErr_CheckSignals() != 0;
@@ -95,7 +95,7 @@ ClientHolder::ClientHolder(std::vector<std::string> servers,
         config.embedded.push_back(taken(parse_backend(role, text)));
         known = true;
       }
-    if (!known) raise({"store.bad_role", "'" + role_name + "' is no role", "the roles are data, kv, db"});
+    if (!known) raise({"store.bad_role", "'" + role_name + "' is not a role", "the roles are data, kv, db"});
   }
   client_ = std::make_shared<Client>(taken(away([&] { return Client::open(std::move(config)); })));
 }
@@ -149,7 +149,7 @@ void bind_client(nb::module_& m) {
           [](const ClientHolder& c, const std::string& role) {
             for (const Role r : {Role::data, Role::kv, Role::db})
               if (role == name_of(r)) return c.client()->servers(r);
-            raise({"store.bad_role", "'" + role + "' is no role", "the roles are data, kv, db"});
+            raise({"store.bad_role", "'" + role + "' is not a role", "the roles are data, kv, db"});
           },
           nb::arg("role"))
       .def(
@@ -171,7 +171,7 @@ void bind_client(nb::module_& m) {
             }
             return out;
           },
-          "What each server says of itself; `status` are the bytes that it sent, JSON.");
+          "The status of each server; `status` is the JSON that it sent, as bytes.");
 }
 
 }  // namespace sonde::store::py

@@ -16,7 +16,7 @@ namespace sonde::store::py {
 
 namespace {
 
-/// An object over several servers, of an item or by itself. One call at a time.
+/// An object over several servers, part of an item or alone. One call at a time.
 class PyStriped {
   Striped& it() { return own_ ? *own_ : *borrowed_; }
   template <typename Work> auto alone(Work&& work) {
@@ -73,7 +73,7 @@ Metadata metadata_of(const nb::dict& from) {
   return out;
 }
 
-/// One call at a time, of its description and of its data.
+/// One call at a time, for its description and for its data.
 class PyItem {
  public:
   PyItem(std::shared_ptr<Client> client, Item item)
@@ -104,7 +104,7 @@ class PyItem {
   std::shared_ptr<Client> client_;
   std::unique_ptr<Item> item_;
   std::shared_ptr<PyStriped> data_;
-  mutable std::mutex mutex_;  ///< of the metadata; taken without the GIL
+  mutable std::mutex mutex_;  ///< for the metadata; locked without the GIL
 };
 
 }  // namespace

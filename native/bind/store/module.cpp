@@ -1,4 +1,4 @@
-// Python module sonde._store: the storage client without copies. sonde.store.client is its face.
+// Python module sonde._store: the storage client without copies. sonde.store.client is its public interface.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 #include <cstring>
@@ -18,7 +18,7 @@ namespace {
 Role role_named(const std::string& name) {
   for (const Role role : {Role::data, Role::kv, Role::db})
     if (name == name_of(role)) return role;
-  raise({"store.bad_role", "'" + name + "' is no role", "the roles are data, kv, db"});
+  raise({"store.bad_role", "'" + name + "' is not a role", "the roles are data, kv, db"});
 }
 
 }  // namespace
@@ -37,7 +37,7 @@ void raise(const Error& error) {
 Safety safety_named(const std::string& name) {
   for (const Safety s : {Safety::none, Safety::network, Safety::storage})
     if (name == name_of(s)) return s;
-  raise({"store.bad_safety", "'" + name + "' is no safety level", "they are none, network and storage"});
+  raise({"store.bad_safety", "'" + name + "' is not a safety level", "the levels are none, network and storage"});
 }
 
 nb::object name_to_python(std::string_view name) {
@@ -54,11 +54,11 @@ Name::Name(nb::handle object) : keep_(nb::borrow(object)) {
       text_ = {utf8, static_cast<std::size_t>(n)};
       return;
     }
-    PyErr_Clear();  // a name from a list that was no UTF-8
+    PyErr_Clear();  // a name from a list that was not UTF-8
     keep_ = nb::steal(PyUnicode_AsEncodedString(object.ptr(), "utf-8", "surrogateescape"));
     if (!keep_.is_valid()) {
       PyErr_Clear();
-      raise({"store.bad_name", "a name holds a character that cannot be encoded", "give it as bytes"});
+      raise({"store.bad_name", "a name contains a character that cannot be encoded", "give it as bytes"});
     }
   }
   if (!PyBytes_Check(keep_.ptr()))
@@ -67,7 +67,7 @@ Name::Name(nb::handle object) : keep_(nb::borrow(object)) {
   text_ = {PyBytes_AS_STRING(keep_.ptr()), static_cast<std::size_t>(PyBytes_GET_SIZE(keep_.ptr()))};
 }
 
-/// Whether what its memory holds are pointers to Python's objects, which mean nothing to anybody else.
+/// Whether its memory contains pointers to Python objects, which have no meaning outside this process.
 static bool of_objects(nb::handle object) {
   if (PyMemoryView_Check(object.ptr())) {
     const char* format = PyMemoryView_GET_BUFFER(object.ptr())->format;
@@ -83,7 +83,7 @@ Buffer::Buffer(nb::handle object, bool writable) {
     PyBuffer_Release(&view_);
     view_ = {};
     raise({"store.bad_buffer", "an array of Python objects has no bytes of its own",
-           "give it a type that has, as array.astype('f8'), or pickle it"});
+           "convert it to another type, such as array.astype('f8'), or pickle it"});
   }
   PyErr_Clear();
   view_ = {};
@@ -95,12 +95,11 @@ Buffer::Buffer(nb::handle object, bool writable) {
   Py_buffer probe{};
   if (writable && PyObject_GetBuffer(object.ptr(), &probe, PyBUF_SIMPLE) == 0) {
     PyBuffer_Release(&probe);
-    raise({"store.bad_buffer", "what is to be read cannot go into a read-only " + type,
+    raise({"store.bad_buffer", "data cannot be read into a read-only " + type,
            "use a bytearray or a writable numpy array"});
   }
   PyErr_Clear();
-  raise({"store.bad_buffer", "the memory of the " + type + " is not in one piece",
-         "numpy.ascontiguousarray(array) makes it so"});
+  raise({"store.bad_buffer", "the memory of the " + type + " is not contiguous", "use numpy.ascontiguousarray(array)"});
 }
 
 }  // namespace sonde::store::py
@@ -108,14 +107,14 @@ Buffer::Buffer(nb::handle object, bool writable) {
 NB_MODULE(_store, m) {
   using namespace sonde::store;
   using namespace sonde::store::py;
-  m.doc() = "Sonde's storage client, natively. sonde.store is the face to use.";
+  m.doc() = "Sonde's native storage client. Use it through sonde.store.";
   bind_client(m);
   bind_batch(m);
   bind_items(m);
   bind_tables(m);
   m.def(
       "backends", [](const std::string& role) { return backend_names(role_named(role)); }, nb::arg("role"),
-      "Names of the backends of a role that this build and loaded modules have.");
+      "Names of the backends for a role in this build and the loaded modules.");
   m.def(
       "transports",
       [] {
@@ -124,7 +123,7 @@ NB_MODULE(_store, m) {
           if (name != "tcp") names.push_back(name);
         return names;
       },
-      "Names of the transports that this build and loaded modules have.");
+      "Names of the transports in this build and the loaded modules.");
   m.def(
       "providers",
       [](const std::string& transport, double seconds) {
@@ -145,10 +144,10 @@ NB_MODULE(_store, m) {
         return out;
       },
       nb::arg("transport"), nb::arg("seconds"), "Providers of a transport, each tried here.");
-  m.def("auth_methods", &auth::methods, "What `auth` may be in this build.");
+  m.def("auth_methods", &auth::methods, "The values of `auth` that this build supports.");
   m.def(
       "try_munge", [] { taken(away([] { return auth::munge_credential("sonde doctor"); })); },
-      "Has munged make a credential. StoreError  store.no_munge: it does not.");
+      "Has munged make a credential. Raises StoreError store.no_munge if it does not.");
   m.def(
       "load_module",
       [](const std::string& path) {
@@ -178,10 +177,11 @@ NB_MODULE(_store, m) {
   m.def(
       "placement",
       [](nb::handle space, nb::handle key, std::size_t servers) {
-        if (servers == 0) raise({"store.bad_value", "there is no place among 0 servers", "give 1 or more"});
+        if (servers == 0) raise({"store.bad_value", "there are 0 servers", "give 1 or more"});
         return placement(Name(space), Name(key), servers);
       },
-      nb::arg("space"), nb::arg("key"), nb::arg("servers"), "Which of so many servers holds a key or object.");
+      nb::arg("space"), nb::arg("key"), nb::arg("servers"),
+      "The index of the server that has a key or object, if there are `servers` of them.");
   nb::dict limits;
   limits["space_bytes"] = limit::space_bytes;
   limits["key_bytes"] = limit::key_bytes;

@@ -1,6 +1,6 @@
 #pragma once
-/// What the files of the Python module sonde._store share: names and memory of Python objects, errors. Owner-thread
-/// (holds the GIL).
+/// Shared declarations for the files of the Python module sonde._store: names and memory of Python objects, errors.
+/// Owner-thread (holds the GIL).
 
 #include <nanobind/nanobind.h>
 
@@ -18,7 +18,7 @@ namespace sonde::store::py {
 
 namespace nb = nanobind;
 
-/// Raises what sonde.store.errors makes of it. It does not return.
+/// Raises the exception that sonde.store.errors makes from the error. It does not return.
 [[noreturn]] void raise(const Error& error);
 
 template <typename T> T taken(Result<T> result) {
@@ -29,12 +29,12 @@ inline void held_good(const Result<void>& result) {
   if (!result) raise(result.error());
 }
 
-/// A str; what is no UTF-8 in it is replaced.
+/// A str; bytes that are not UTF-8 are replaced.
 nb::object text(std::string_view s);
-/// Bytes from anywhere as a str: what is not UTF-8 becomes lone surrogates (PEP 383), as in names of files.
+/// Any bytes as a str: bytes that are not UTF-8 become lone surrogates (PEP 383), as in names of files.
 nb::object name_to_python(std::string_view name);
 
-/// A space, key or object's name: str, or bytes for whatever is no text.
+/// The name of a space, key or object: str, or bytes if it is not text.
 class Name {
  public:
   explicit Name(nb::handle object);
@@ -45,11 +45,11 @@ class Name {
   std::string_view text_;
 };
 
-/// The memory of a Python object, which cannot move or go while this lives. The GIL is held when it is made and
+/// The memory of a Python object, which cannot move or be freed while this exists. The GIL is held when it is made and
 /// destroyed.
 class Buffer {
  public:
-  /// Error store.bad_buffer: no buffer, not contiguous, or, to be written to, read-only.
+  /// Error store.bad_buffer: no buffer, not contiguous, or read-only although it is to be written.
   Buffer(nb::handle object, bool writable);
   Buffer(Buffer&& other) noexcept : view_(std::exchange(other.view_, {})) {}
   Buffer& operator=(Buffer&& other) noexcept {
@@ -71,7 +71,7 @@ class ClientHolder {
  public:
   ClientHolder(std::vector<std::string> servers, const std::vector<std::pair<std::string, std::string>>& embedded,
                const nb::dict& options);
-  /// Errors: store.closed; store.forked, as two processes would talk across each other on one connection.
+  /// Errors: store.closed; store.forked, because two processes on one connection would mix up their messages.
   std::shared_ptr<Client> client() const;
   void close();
   bool closed() const { return client_ == nullptr; }
@@ -84,7 +84,8 @@ class ClientHolder {
 /// Error store.bad_safety.
 Safety safety_named(const std::string& name);
 
-/// Without the GIL, what `work` returns. Raises what a signal's handler raised meanwhile (Config::stop).
+/// Runs `work` without the GIL, and returns its result. Raises the exception of a signal handler that ran meanwhile
+/// (Config::stop).
 template <typename Work> auto away(Work&& work) {
   auto result = [&] {
     const nb::gil_scoped_release release;

@@ -1,4 +1,4 @@
-// Schemas, rows and selectors for Python: what tables.py says in Python's own types, in the bytes of db.hpp and back.
+// Schemas, rows and selectors for Python: converts the Python types of tables.py into the bytes of db.hpp and back.
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -25,7 +25,7 @@ constexpr db::Type types[] = {db::Type::boolean, db::Type::int32,   db::Type::ui
                               db::Type::float32, db::Type::float64, db::Type::text,   db::Type::blob};
 
 [[noreturn]] void bad_value(const std::string& field, db::Type type, const std::string& what) {
-  raise({"store.bad_value", "field " + field + " is " + std::string(name_of(type)) + ", and cannot be " + what,
+  raise({"store.bad_value", "field " + field + " is " + std::string(name_of(type)) + ", so it cannot be " + what,
          "None stands for no value"});
 }
 
@@ -35,7 +35,7 @@ std::string shown(nb::handle value) {
 }
 
 template <typename T> db::Value whole(nb::handle value, const std::string& field, db::Type type) {
-  nb::object number = nb::steal(PyNumber_Index(value.ptr()));  // int, and numpy's
+  nb::object number = nb::steal(PyNumber_Index(value.ptr()));  // an int, also numpy's
   if (!number.is_valid() || PyBool_Check(value.ptr())) {
     PyErr_Clear();
     bad_value(field, type, shown(value));
@@ -48,7 +48,7 @@ template <typename T> db::Value whole(nb::handle value, const std::string& field
     if (!PyErr_Occurred() && std::in_range<T>(n)) return static_cast<T>(n);
   }
   PyErr_Clear();
-  bad_value(field, type, shown(value) + ": out of its range");
+  bad_value(field, type, shown(value) + ": out of range");
 }
 
 db::Value value_of(nb::handle value, const std::string& field, db::Type type) {
@@ -68,7 +68,7 @@ db::Value value_of(nb::handle value, const std::string& field, db::Type type) {
       if (std::isnan(x)) break;
       if (type == db::Type::float64) return x;
       if (std::isfinite(x) && std::abs(x) > std::numeric_limits<float>::max())
-        bad_value(field, type, shown(value) + ": out of its range");
+        bad_value(field, type, shown(value) + ": out of range");
       return static_cast<float>(x);
     }
     case db::Type::text:
@@ -107,7 +107,7 @@ nb::object to_python(const db::Value& value) {
 
 nb::bytes bytes_from(const db::Blob& blob) { return nb::bytes(blob.data(), blob.size()); }
 
-/// A table's fields and indexes, and what is said about its rows.
+/// A table's fields and indexes, and the conversion of its rows.
 class Schema {
  public:
   Schema(const std::vector<std::pair<std::string, std::string>>& fields,
@@ -131,7 +131,7 @@ class Schema {
   explicit Schema(db::Schema own) : own_(std::move(own)) {}
   static Schema decoded(nb::handle data) { return Schema(taken(db::decode_schema(Buffer(data, false).bytes()))); }
 
-  /// Checked by the decoder that the server uses, so that what it would refuse is told here, in words.
+  /// Checked by the same decoder as in the server, so that an invalid schema is reported here, with a message.
   nb::bytes encoded() const {
     const db::Blob blob = db::encode(own_);
     (void)taken(db::decode_schema(blob));
@@ -164,9 +164,10 @@ class Schema {
         ++k;
       }
       if (k != columns.size())
-        raise({"store.bad_value",
-               "a row has " + std::to_string(k) + " values for " + std::to_string(columns.size()) + " fields",
-               "give one for each, None where there is none"});
+        raise(
+            {"store.bad_value",
+             "a row has " + std::to_string(k) + " values, but there are " + std::to_string(columns.size()) + " fields",
+             "give one for each, or None"});
       out.rows.push_back(std::move(values));
     }
     const db::Blob blob = db::encode(out);
@@ -254,7 +255,7 @@ class Schema {
            "they are == != < <= > >= prefix like 'is null' 'is not null'"});
   }
   [[noreturn]] static void bad_selector(nb::handle where) {
-    raise({"store.bad_value", shown(where) + " chooses no rows",
+    raise({"store.bad_value", shown(where) + " is not a selector",
            "write (\"field\", \">\", 3), (\"all\", [...]) or (\"any\", [...])"});
   }
 

@@ -1,6 +1,6 @@
-// sonde-busfuzz GOLDEN MUTATIONS [SEED]: damages samples and declarations of a golden file, and prints what became of
-// them; 1: something was judged wrong, which then is in the file sonde-busfuzz.input. --seeds FOLDER GOLDEN: writes
-// what the libFuzzer harness begins with.
+// sonde-busfuzz GOLDEN MUTATIONS [SEED]: damages samples and declarations of a golden file, and prints the results;
+// exit status 1: a wrong result, with its input in the file sonde-busfuzz.input. --seeds FOLDER GOLDEN: writes the
+// seeds of the libFuzzer harness.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// sonde-busconform [OPTIONS] [IMPLEMENTATION | MODULE.so]…: holds implementations of the bus against what their
-// interface promises. `sonde bus conformance` starts it. Events on standard output, one JSON object a line.
+// sonde-busconform [OPTIONS] [IMPLEMENTATION | MODULE.so]…: tests implementations of the bus against the
+// promises of their interface. `sonde bus conformance` starts it. Events on standard output, one JSON object a line.
 #include <unistd.h>
 
 #include <iostream>
@@ -17,9 +17,9 @@ using conformance::Outcome;
 
 constexpr const char* usage =
     "sonde-busconform [OPTIONS] [IMPLEMENTATION | MODULE.so]...\n"
-    "  Without a name: every implementation that is there, on every transport that it can.\n"
-    "  --case PATTERN   only cases whose name fits, with '*' and '?'; long ones, too\n"
-    "  --profile FILE[#NAME]   on the transport, discovery and security of this profile instead\n"
+    "  Without a name: every installed implementation, on every transport that it supports.\n"
+    "  --case PATTERN   only cases whose name matches, with '*' and '?'; long ones included\n"
+    "  --profile FILE[#NAME]   with the transport, discovery and security of this profile instead\n"
     "  --list           the cases\n";
 
 void emit(const JsonLine& line) { std::cout << line.text() << std::endl; }
@@ -103,7 +103,7 @@ int main(int argc, char** argv) {
     if (auto all = conformance::check(settings); !all) return fail(all.error(), 3);
   }
   if (!settings.only.empty() && !passed && !failed && !unsupported)
-    return fail({"bus.usage", "no case fits '" + settings.only + "'", "sonde bus conformance --list"}, 2);
+    return fail({"bus.usage", "no case matches '" + settings.only + "'", "sonde bus conformance --list"}, 2);
   emit(JsonLine().add("event", "end").add("passed", passed).add("failed", failed).add("unsupported", unsupported));
   return failed ? 1 : 0;
 }

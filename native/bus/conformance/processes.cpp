@@ -72,7 +72,7 @@ void across(Scene& scene) {
          }),
          "peers() has not the participant of another process");
   expect(other.pid == -1 || other.pid == peer->pid(),
-         "its pid is told as " + std::to_string(other.pid) + " instead of " + std::to_string(peer->pid()));
+         "its pid is reported as " + std::to_string(other.pid) + " instead of " + std::to_string(peer->pid()));
 }
 
 void many(Scene& scene) {
@@ -98,8 +98,8 @@ void many(Scene& scene) {
            return got == n * processes;
          }),
          std::to_string(got) + " of " + std::to_string(n * processes) + " samples came back");
-  expect(next.size() == processes, "samples are told to be of " + std::to_string(next.size()) + " writers instead of " +
-                                       std::to_string(processes));
+  expect(next.size() == processes, "samples are reported to be of " + std::to_string(next.size()) +
+                                       " writers instead of " + std::to_string(processes));
 }
 
 void flood(Scene& scene) {
@@ -213,7 +213,7 @@ std::set<std::string> shared_files() {
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", none)) names.insert(entry.path());
   return names;
 }
-/// What one process has mapped or open of them.
+/// The shared files that one process has mapped or open.
 std::set<std::string> shared_files_of(const std::filesystem::path& process) {
   constexpr std::string_view folder = "/dev/shm/";
   std::set<std::string> names;
@@ -306,7 +306,7 @@ std::vector<Entry> process_cases() {
 int play(const std::string& role, const std::string& topic, const std::shared_ptr<Bus>& bus) {
   std::atomic<bool> over{false};
   auto waiter = need(bus->waiter(), "no waiter");
-  // The end of input is the end of whoever started this.
+  // The end of input means that the parent has ended.
   std::thread watch([&] {
     char c;
     while (::read(0, &c, 1) > 0) {}

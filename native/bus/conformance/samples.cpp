@@ -1,4 +1,4 @@
-// Cases within one process: matching, samples, QoS, waiting, what is told of others.
+// Cases within one process: matching, samples, QoS, waiting, information about others.
 #include <unistd.h>
 
 #include <algorithm>
@@ -252,10 +252,10 @@ void instances(Scene& scene) {
   for (const std::uint32_t k : {0u, 2u}) {
     need(writer->dispose(keyed(names[k], 0)), "dispose");
     got = take(*reader, 1);
-    expect(got.size() == 1, "the disposal of '" + names[k] + "' was not told");
-    expect(got[0].info.state == InstanceState::disposed, "a disposed instance is not told as disposed");
+    expect(got.size() == 1, "the disposal of '" + names[k] + "' was not reported");
+    expect(got[0].info.state == InstanceState::disposed, "a disposed instance is not reported as disposed");
     expect(!got[0].info.has_data, "a disposal says that it has data");
-    expect(got[0].name == names[k], "'" + got[0].name + "' was told to be disposed instead of '" + names[k] + "'");
+    expect(got[0].name == names[k], "'" + got[0].name + "' was reported as disposed instead of '" + names[k] + "'");
   }
   need(writer->write(keyed(names[1], 11)), "write");
   need(writer->write(keyed(names[0], 10)), "write");
@@ -273,10 +273,10 @@ void instances(Scene& scene) {
   const auto one = [&](const SampleInfo& info, Bytes) { info.has_data ? (++data, early += ends) : ++ends; };
   expect(until([&] { return reader->take(one, 1), data == samples && ends; }),
          std::to_string(data) + " of " + std::to_string(samples) + " samples and " + std::to_string(ends) +
-             " disposals were told, one at a time");
+             " disposals were reported, one at a time");
   while (reader->take(one, 1)) {}
-  expect(ends == 1 && !early,
-         "a disposal was told " + std::to_string(ends) + " times, and " + std::to_string(early) + " samples behind it");
+  expect(ends == 1 && !early, "a disposal was reported " + std::to_string(ends) + " times, and " +
+                                  std::to_string(early) + " samples behind it");
 }
 
 void orphans(Scene& scene) {
@@ -441,12 +441,12 @@ void incompatible(Scene& scene) {
     auto reader = Scene::reader(b, topic, pair.asked);
     const auto told = [&](auto& endpoint, const char* which) {
       expect(until([&] { return endpoint.status().incompatible != 0; }),
-             std::string(pair.policy) + ": the " + which + " was not told of a peer whose QoS excludes a match");
+             std::string(pair.policy) + ": the " + which + " did not report a peer whose QoS excludes a match");
       const Status status = endpoint.status();
       expect(status.matched == 0, std::string(pair.policy) + ": matched all the same");
       if (status.incompatible > 0)
         expect(status.incompatible_policy == pair.policy,
-               "the " + std::string(which) + " was told of " +
+               "the " + std::string(which) + " reported " +
                    (status.incompatible_policy.empty() ? "no policy" : status.incompatible_policy) + " instead of " +
                    pair.policy);
     };
@@ -480,7 +480,7 @@ void other_structure(Scene& scene) {
   auto writer = Scene::writer(a, topic, {}, plain_type());
   auto reader = Scene::reader(b, topic, {}, structure(plain_type()->name, fields));
   if (!until([&] { return writer->status().matched && reader->status().matched; }, 3))
-    return;  // told apart by the DDS itself: as good
+    return;  // the DDS itself distinguishes them, which is fine, too
   for (std::uint32_t k = 0; k < 20; ++k) {
     need(writer->write(plain(k)), "write");
     pause(0.02);
@@ -625,7 +625,8 @@ void best_effort_owners(Scene& scene) {
     return false;
   };
   expect(hears(*two, 1000), "the strong owner is not heard");
-  // What the strong owner writes after a sample of the weaker one comes after it: there is nothing left to wait for.
+  // A sample of the strong owner arrives after an earlier one of the weaker owner, so there is nothing left to wait
+  // for.
   std::uint32_t heard = 0;
   for (std::uint32_t k = 0; k < 200 && heard < 20; ++k) {
     need(one->write(keyed("n", 2000 + k)), "write");
@@ -772,15 +773,15 @@ void others(Scene& scene) {
            return false;
          }),
          "endpoints() has not the writer of another");
-  expect(found.writes, "a writer is told as a reader");
+  expect(found.writes, "a writer is reported as a reader");
   expect(found.topic == writer->topic(), "topic '" + found.topic + "' instead of '" + writer->topic() + "'");
   expect(found.type == plain_type()->name, "type '" + found.type + "' instead of '" + plain_type()->name + "'");
   expect(found.participant == a->guid(), "participant " + found.participant.text() + " instead of " + a->guid().text());
   std::vector<std::string> partitions = found.partitions;
   std::sort(partitions.begin(), partitions.end());
-  expect(partitions == qos.partitions, "the writer's partitions are told otherwise");
-  expect(found.reliability == qos.reliability, "the writer's reliability is told otherwise");
-  expect(found.durability == qos.durability, "the writer's durability is told otherwise");
+  expect(partitions == qos.partitions, "the writer's partitions are reported wrongly");
+  expect(found.reliability == qos.reliability, "the writer's reliability is reported wrongly");
+  expect(found.durability == qos.durability, "the writer's durability is reported wrongly");
   const Announcement announced = read_announcement(found.user_data);
   expect(announced.user_data == qos.user_data,
          "user data '" + announced.user_data + "' instead of '" + qos.user_data + "'");
@@ -827,17 +828,17 @@ void crowd(Scene& scene) {
   for (const std::size_t left : {many, many - 1, many / 2, std::size_t{0}, many}) {
     while (writers.size() > left) {
       writers.pop_back();
-      // Fast DDS's server (2.9.1) does not pass on all endings where 75 come at once: 52 to 74 were told of still 30 s
+      // Fast DDS's server (2.9.1) does not forward all endings if 75 occur at once: 52 to 74 were still reported 30 s
       // later.
       if (scene.profile().discovery.kind == DiscoveryKind::server)
         expect(until([&] { return told() == writers.size(); }),
-               std::to_string(told()) + " of " + std::to_string(writers.size()) + " writers are told of");
+               std::to_string(told()) + " of " + std::to_string(writers.size()) + " writers are reported");
     }
     while (writers.size() < left) writers.push_back(Scene::writer(a, topic(writers.size())));
     expect(until([&] { return told() == left; }),
-           std::to_string(told()) + " of " + std::to_string(left) + " writers are told of");
+           std::to_string(told()) + " of " + std::to_string(left) + " writers are reported");
     for (int again = 0; again < 3; ++again)
-      expect(told() == left, "writers are told of once, and not when asked for again");
+      expect(told() == left, "writers are reported once, but not by a second call");
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-/// What a case stands in: participants, samples, other processes, and words for what was expected. Owner-thread, but
-/// for what says otherwise.
+/// The environment of a case: participants, samples, other processes, and messages about expectations. Owner-thread,
+/// unless stated otherwise.
 
 #include <sys/types.h>
 
@@ -53,7 +53,7 @@ inline void pause(double s) { sleep_until(now_s() + s); }
 /// A sample of plain_type(): a number, who wrote it, and bytes that follow from both. Any-thread.
 TypePtr plain_type();
 std::vector<std::byte> plain(std::uint32_t number, std::uint32_t writer = 0, std::size_t bytes = 0);
-/// Of keyed_type(): the key is a name.
+/// A sample of keyed_type(): the key is a name.
 TypePtr keyed_type();
 std::vector<std::byte> keyed(const std::string& name, std::uint32_t number);
 
@@ -64,7 +64,7 @@ struct Seen {
   bool whole = false;  ///< the bytes are those that were written
   std::string name;    ///< of keyed samples
 };
-/// What is there now. Any-thread, one for each reader.
+/// Takes the samples that have arrived. Any-thread, one thread for each reader.
 std::vector<Seen> take(Reader& reader);
 /// Until `n` samples are there; fewer when its time is over.
 std::vector<Seen> take(Reader& reader, std::size_t n, double limit_s = patience_s);
@@ -102,7 +102,7 @@ class Scene {
   std::shared_ptr<Bus> open(const std::function<void(Profile&)>& change = {});
   /// A name that no other case, run or variant has.
   std::string topic(const std::string& word) const { return "conformance_" + tag_ + "_" + word; }
-  /// What the participant of a peer is called, here and nowhere else.
+  /// The name of a peer's participant, unique to this run.
   std::string peer_name(const std::string& role) const { return "conformance " + role + " " + tag_; }
   std::unique_ptr<Process> peer(const std::string& role, const std::string& topic,
                                 const std::function<void(Profile&)>& change = {});

@@ -60,7 +60,7 @@ void write_all(int fd, std::string_view text) {
 
 std::string with_length(const std::string& text) { return std::to_string(text.size()) + "\n" + text; }
 
-/// What with_length() made, from standard input.
+/// Reads text in the format of with_length() from standard input.
 std::string read_input() {
   std::string line;
   char c = 0;
@@ -386,7 +386,7 @@ Scene::Scene(std::string implementation, Profile profile, const Caps& caps, std:
       tag_(std::move(tag)) {
   entry_ = need(find_implementation(implementation_), "the implementation");
   if (profile_.discovery.kind != DiscoveryKind::server || profile_.discovery.serve) return;
-  // Of the suite's own variants each case has a server of its own, at a port that was free a moment ago.
+  // With the suite's own variants, each case has its own server, at a port that was free just before.
   const bool own = profile_.name == own_profile;
   for (int attempt = 1; !server_; ++attempt) {
     if (own) profile_.discovery.servers = {"127.0.0.1:" + std::to_string(free_port())};

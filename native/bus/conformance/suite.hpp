@@ -1,7 +1,7 @@
 #pragma once
-/// What implementation.hpp promises, as cases that any implementation can be held against: those of this tree, in its
-/// tests, and yours, by `sonde bus conformance ./mine.so`. Each case runs in a process of its own and is ended when its
-/// time is over: nothing that an implementation does, crashes and hangs included, stops the suite. Owner-thread.
+/// The promises of implementation.hpp as test cases for any implementation: those of this tree, in its tests, and your
+/// own, with `sonde bus conformance ./mine.so`. Each case runs in a separate process with a time limit, so that crashes
+/// and hangs of an implementation do not stop the suite. Owner-thread.
 
 #include <cstdint>
 #include <functional>
@@ -35,9 +35,9 @@ std::vector<Variant> variants_of(const Caps& caps, std::uint32_t domain);
 
 struct Settings {
   std::string implementation;
-  std::vector<Variant> variants;          ///< none: variants_of() of a domain that is chosen anew each time
+  std::vector<Variant> variants;          ///< empty: variants_of() a domain that is chosen each time
   std::string program;                    ///< sonde-busconform, or another whose main() begins with inner(); needed
-  std::vector<std::string> modules;       ///< to be loaded besides those that are found
+  std::vector<std::string> modules;       ///< modules to load in addition to those found
   std::string only;                       ///< names of cases, '*' and '?' allowed; empty: all but the long ones
   std::function<void(const Case&)> told;  ///< each case, when it is over
   double patience_s = 30;  ///< how long anything may take that should come soon: machines are slow and shared. A case

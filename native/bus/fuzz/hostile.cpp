@@ -46,7 +46,7 @@ std::string judge_sample(const TypePtr& type, const Checker& checker, Bytes payl
   const auto key = serialised_key(*type, payload);
   if (std::vector<std::byte> made; KeyMaker(type).make(payload, made), made != key)
     return "KeyMaker does not agree with serialised_key()";
-  if (key.empty() == has_key(*type)) return "a key is there that is none, or not there";
+  if (key.empty() == has_key(*type)) return "a key exists for a type without key, or is missing";
   if (key.size() > most_key_bytes(*type)) return "a key has more bytes than most_key_bytes()";
   if (key.empty()) return "";
   const auto of_key = payload_of_key(*type, key);

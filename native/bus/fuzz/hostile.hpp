@@ -19,12 +19,11 @@ struct Seed {
   std::string type;
   std::vector<std::byte> payload;
 };
-/// Of tests/data/bus/golden.txt: both byte orders of each case. Empty: it cannot be read.
+/// The samples of tests/data/bus/golden.txt: both byte orders of each case. Empty: the file cannot be read.
 std::vector<Seed> seeds(const std::string& golden);
 
-/// What is wrong in how this library sees a payload that claims to be of a type which check() lets pass: verify() and
-/// Checker differ, what was verified does not decode, or does not come back as it went. Empty: nothing, whether the
-/// payload is a sample or not.
+/// The error of this library with a payload for a type that check() accepts: verify() and Checker differ, a verified
+/// payload does not decode, or its encoding differs. Empty: no error, whether the payload is a sample or not.
 std::string judge_sample(const TypePtr& type, Bytes payload);
 /// The same of IDL: what it declares does not pass check(), or is not what its own IDL declares. An error without words
 /// is wrong too.

@@ -9,7 +9,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t n) {
   using namespace sonde::bus;
   using sonde::fuzz::hold;
-  // Files that it names are looked for where there are none.
+  // Files of the profile are searched in a folder without files.
   const std::string folder = "/proc/self/fdinfo";
   auto profile = parse_profile(sonde::fuzz::text_of(bytes, n), "", folder);
   if (!profile) {

@@ -24,12 +24,12 @@ namespace sonde::bus::probe {
 
 namespace {
 
-/// A burst begins with so much that is not measured, while the kernel finds out where both ends run.
+/// Unmeasured time at the start of a burst, while the scheduler places both ends.
 constexpr std::int64_t settle_ns = 3'000'000;
 constexpr double patience_s = 1;        ///< a message that took longer is lost
-constexpr std::uint32_t most_lost = 3;  ///< one after the other: the burst ends
+constexpr std::uint32_t most_lost = 3;  ///< consecutive losses that end the burst
 constexpr std::uint32_t counted_extra =
-    5;  ///< messages of which instructions are counted: reading the counter takes time, so they are extra
+    5;  ///< extra messages for which instructions are counted, because reading the counter takes time
 const double nan = std::nan("");
 
 class Echo final : public Worker {
@@ -63,7 +63,7 @@ class Echo final : public Worker {
         const auto length = answer.head().length;
         answer.head() = head;
         answer.head().length = length;
-        (void)to.write(answer);  // the other end misses it, and says so
+        (void)to.write(answer);  // the other end detects the loss
       }
       heads.clear();
     }
@@ -102,7 +102,7 @@ class Counting final : public Collector {
         first_ns_.store(at_ns, std::memory_order_relaxed);
         burst_.store(head.burst, std::memory_order_release);
       }
-      if (head.index < next) return;  // came twice
+      if (head.index < next) return;  // a duplicate
       next = head.index + 1;
       received_.store(received_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
       last_ns_.store(at_ns, std::memory_order_relaxed);
@@ -148,11 +148,11 @@ class Awake final : public Worker {
 volatile sig_atomic_t told_to_end = 0;
 constexpr unsigned end_within_s = 5;
 
-Error ended() { return {"bus.interrupted", "it was asked to end", ""}; }
+Error ended() { return {"bus.interrupted", "the program was asked to end", ""}; }
 
 double seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
-/// The address that the system would send from to that host; IPv4 where it has one. Error: bus.unknown_host.
+/// The local address that the system uses towards a host; IPv4 if available. Error: bus.unknown_host.
 Result<std::string> address_towards(const std::string& host) {
   const auto peer = parse_peer(host);
   if (!peer) return peer.error();
@@ -174,7 +174,7 @@ Result<std::string> address_towards(const std::string& host) {
   const int why = errno;
   if (fd >= 0) ::close(fd);
   if (!ok)
-    return Error{"bus.unknown_host", "no way leads to the host " + host + ": " + std::strerror(why),
+    return Error{"bus.unknown_host", "no route leads to the host " + host + ": " + std::strerror(why),
                  "name the network between the hosts with --interfaces"};
   char text[INET6_ADDRSTRLEN] = {};
   ::inet_ntop(at->sa_family, old ? static_cast<const void*>(&at4.sin_addr) : &at6.sin6_addr, text, sizeof text);
@@ -282,7 +282,7 @@ Result<Talk> Agent::act(const Talk& told) {
     return Error{"bus.no_match",
                  "an endpoint found " + std::to_string(have) + " of " + std::to_string(n) + " others within " +
                      std::to_string(static_cast<int>(within_s)) + " s",
-                 "does this way reach other programs of this host? see `sonde bus ls`"};
+                 "check with 'sonde bus ls' whether the variant reaches other programs on this host"};
   }
   if (verb == "echo") {
     auto from = find(receivers_, told.text("from"));
@@ -331,8 +331,8 @@ Result<Talk> Agent::act(const Talk& told) {
     if (told.number<int>("on")) workers_["awake"] = make_awake();
     return Talk::ok();
   }
-  return Error{"bus.internal", "a program was told '" + verb + "', which it does not know",
-               "are its version and that of who told it the same?"};
+  return Error{"bus.internal", "a program received the unknown command '" + verb + "'",
+               "check that all programs have the same version"};
 }
 
 Result<Talk> Agent::usage_now() const {
@@ -394,10 +394,10 @@ Result<Talk> Agent::check(const Talk& told) {
   if (variant->raw()) {
     if (away && !variant->unprotected && variant->transport.kind != TransportKind::shared_memory)
       return Error{"bus.unprotected",
-                   "bare sockets know no keys: whoever reaches " +
-                       (at.addresses.empty() ? "them" : at.addresses.front()) + " may send them messages",
-                   "say unprotected=yes where the network between the hosts is trusted"};
-    return Talk::ok().with("across", true).with("detail", "a limit of the machine, no bus");
+                   "bare sockets have no keys: anyone who reaches " +
+                       (at.addresses.empty() ? "them" : at.addresses.front()) + " can send them messages",
+                   "write unprotected=yes if you trust the network between the hosts"};
+    return Talk::ok().with("across", true).with("detail", "raw transport, no bus");
   }
   if (variant->discovery.kind == DiscoveryKind::server) at.servers = {"127.0.0.1:1"};
   if (variant->discovery.kind == DiscoveryKind::peers) at.peers = {"127.0.0.1"};
@@ -407,8 +407,9 @@ Result<Talk> Agent::check(const Talk& told) {
     const auto on = chosen_addresses(profile->transport);
     if (!on) return on.error();
     if (only_loopback(*on))
-      return Error{"bus.bad_profile", "it keeps to the loopback of " + host_name() + ", where no other host reaches it",
-                   "name interfaces in its profile, or leave that to the run"};
+      return Error{"bus.bad_profile",
+                   "its profile uses only the loopback of " + host_name() + ", which other hosts cannot reach",
+                   "name interfaces in the profile, or remove them so that the run sets them"};
     if (auto ok = check_exposure(*profile, *on); !ok) return ok.error();
   }
   auto entry = find_implementation(variant->implementation);
@@ -416,7 +417,7 @@ Result<Talk> Agent::check(const Talk& told) {
   const Caps caps = (*entry)->caps();
   if (auto ok = bus::check(*profile, variant->implementation, caps); !ok) return ok.error();
   if (variant->brought()) {
-    // A folder without the file, a name that may not write: told now, and not of each case.
+    // Report missing files and permissions now, not for each case.
     auto place = open_place(*variant, at);
     if (!place) return place.error();
     const EndOptions trial{.topic = "sonde_probe_trial", .partitions = {}};
@@ -425,13 +426,14 @@ Result<Talk> Agent::check(const Talk& told) {
       const std::string who = variant->security.empty()
                                   ? "the profile's identity"
                                   : "the identity " + variant->identity + " of " + variant->security;
-      return Error{why.code, who + " may not write and read the topics of a measurement, sonde_probe_*",
-                   "make one that may: sonde bus keys add FOLDER probe --publish '*' --subscribe '*'"};
+      return Error{
+          why.code, who + " may not write and read the topics of a measurement, sonde_probe_*",
+          "create an identity with this permission: sonde bus keys add FOLDER probe --publish '*' --subscribe '*'"};
     };
     if (auto sender = (*place)->sender(trial); !sender) return refused(sender.error());
     if (auto receiver = (*place)->receiver(trial); !receiver) return refused(receiver.error());
   }
-  // What killed programs of earlier measurements left would be in the way of this one.
+  // Remove files that killed programs of earlier measurements left behind.
   if (told.number<int>("clean") && (*entry)->clean) (*entry)->clean();
   Variant as_profile = *variant;
   as_profile.transport = profile->transport;
@@ -530,7 +532,7 @@ Result<Talk> Agent::ping(const Talk& told) {
   };
 
   Once one{};
-  // Messages on another way, right before the first on this one: without a pause between.
+  // Messages on another transport, directly before the first one on this transport.
   if (told.has("warm_to")) {
     auto warm_to = find_all(senders_, told.words("warm_to"));
     auto warm_from = find_all(receivers_, told.words("warm_from"));
@@ -598,7 +600,7 @@ Result<Talk> Agent::ping(const Talk& told) {
 Result<Talk> Agent::fan(const Talk& told) {
   auto sender = find(senders_, told.text("to"));
   if (!sender) return sender.error();
-  if (!board_) return Error{"bus.internal", "a program was told to fan out without a board", ""};
+  if (!board_) return Error{"bus.internal", "the command fan needs a board", ""};
   const auto subscribers = told.number<std::uint32_t>("subscribers", 1), n = told.number<std::uint32_t>("n", 1);
   const double burst_s = told.number<double>("burst_s", 1);
   Message message(told.number<std::size_t>("size", least_sample_bytes));
@@ -703,15 +705,15 @@ Result<Talk> Agent::count(const Talk& told) {
 }
 
 int run_peer(const std::string& name_space) {
-  ::signal(SIGINT, SIG_IGN);  // of the terminal's whole group: who started this ends it
+  ::signal(SIGINT, SIG_IGN);  // Ctrl-C reaches the whole group of the terminal: the parent ends this program
   ::signal(SIGPIPE, SIG_IGN);
   std::string state;
   if (!name_space.empty()) {
     auto entered = name_space == "new" ? enter_new_namespace() : enter_namespace_of(std::atoi(name_space.c_str()));
     state = entered ? "own" : entered.error().what;
   }
-  // The end of input says that whoever started this is gone. Then what it holds is given back; who cannot within some
-  // seconds is ended.
+  // The end of the input means that the parent has ended. Then all resources are released, with a limit of some
+  // seconds.
   struct sigaction told{};
   told.sa_handler = [](int) {
     told_to_end = 1;
@@ -729,7 +731,7 @@ int run_peer(const std::string& name_space) {
       if (got == LineReader::Got::end) break;
       const auto heard = Talk::parse(line);
       const Talk said = heard ? agent.answer(*heard)
-                              : Talk::failed({"bus.internal", "a program was told something that is no command", ""});
+                              : Talk::failed({"bus.internal", "a program received a line that is no command", ""});
       if (!write_line(STDOUT_FILENO, said.line())) break;
     }
     if (!ending()) ::alarm(end_within_s);

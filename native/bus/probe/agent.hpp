@@ -1,11 +1,11 @@
 #pragma once
-/// A program of a measurement: does what it is told (talk.hpp) until its input ends. `sonde-busprobe peer` is one.
+/// A program of a measurement: executes commands (talk.hpp) until its input ends. `sonde-busprobe peer` is one.
 /// Owner-thread.
 ///
 ///   hello                                                 pid, host, namespace, instructions
 ///   reach     hosts interfaces                            this host's address, addresses, interfaces by which those
 ///                                                         reach it
-///   check     variant [clean away]                        whether it is there: version, across (processes), detail
+///   check     variant [clean away]                        whether it is available: version, across (processes), detail
 ///   open      id variant domain [participant peers servers serve]     a participant
 ///   sender    id at topic [best_effort keep_all partitions]
 ///   receiver  id at topic [best_effort keep_all partitions]           address
@@ -21,8 +21,8 @@
 ///   join      variant domain topic entities first n treatment within_s [at_ns after_s wait peers servers]     makes
 ///       participants, at_ns by this
 ///             host's clock and after_s later; waits until all match
-///   serve     id at service         call  at service clients first calls size [keep seed]     requests; tells `keep`
-///       of each client's
+///   serve     id at service         call  at service clients first calls size [keep seed]     requests; reports
+///       `keep` samples of each client
 ///   usage · traffic · lock · awake on · port · close ids
 /// open, join and check take addresses and interfaces, too: PlaceOptions.
 /// Each is answered by "ok …" or "error code what hint".
@@ -44,33 +44,33 @@
 
 namespace sonde::bus::probe {
 
-/// A thread of the agent that ends when it is destroyed.
+/// A thread of the agent. The destructor ends it.
 class Worker {
  public:
   virtual ~Worker() = default;
 };
 
-/// Counts what a receiver gets, and tells the board.
+/// Counts the messages of a receiver, and confirms them on the board.
 class Collector : public Worker {
  public:
   struct Counted {
-    std::uint64_t received = 0;              ///< different messages of the burst
-    std::int64_t first_ns = 0, last_ns = 0;  ///< CLOCK_MONOTONIC when the first came, and the last
+    std::uint64_t received = 0;              ///< distinct messages of the burst
+    std::int64_t first_ns = 0, last_ns = 0;  ///< CLOCK_MONOTONIC at the arrival of the first and of the last
   };
   virtual Counted counted(std::uint32_t burst) = 0;
 };
 
-/// Answers what comes from one with the other, both exclusively its own.
+/// Answers messages of a receiver with a sender; both are exclusively its own.
 std::unique_ptr<Worker> make_echo(Receiver& from, Sender& to, std::size_t size, bool spin);
 std::unique_ptr<Collector> make_collector(Receiver& from, std::unique_ptr<SharedBoard> board, std::uint32_t subscriber);
-/// Keeps every processor from going idle, by threads that give way to any other (SCHED_IDLE).
+/// Keeps all processors from idling, with threads of the lowest priority (SCHED_IDLE).
 std::unique_ptr<Worker> make_awake();
 
-/// Participants that were made to find each other.
+/// Participants for a measurement of discovery.
 class Crowd {
  public:
   virtual ~Crowd() = default;
-  /// Adds how many matches there are, and should be.
+  /// Adds the numbers of existing and of expected matches.
   virtual void count(std::size_t& have, std::size_t& wanted) = 0;
 };
 
@@ -98,7 +98,8 @@ class Agent {
 
   template <typename T> Result<T*> find(std::map<std::string, std::unique_ptr<T>>& all, const std::string& id) {
     const auto it = all.find(id);
-    if (it == all.end()) return Error{"bus.internal", "a program was told of '" + id + "', which it does not have", ""};
+    if (it == all.end())
+      return Error{"bus.internal", "a command names '" + id + "', which the program does not have", ""};
     return it->second.get();
   }
   template <typename T>
@@ -110,13 +111,13 @@ class Agent {
       if (!one) return one.error();
       found.push_back(*one);
     }
-    if (found.empty()) return Error{"bus.internal", "a program was told of nothing", ""};
+    if (found.empty()) return Error{"bus.internal", "a command names no endpoint", ""};
     return found;
   }
 
   std::string namespace_;
   Instructions instructions_;
-  // What is made later is destroyed earlier.
+  // Members are destroyed in the reverse order.
   std::map<std::string, std::unique_ptr<Place>> places_;
   std::map<std::string, std::unique_ptr<Sender>> senders_;
   std::map<std::string, std::unique_ptr<Receiver>> receivers_;
@@ -126,13 +127,13 @@ class Agent {
   std::map<std::string, std::unique_ptr<Worker>> workers_;
 };
 
-/// What a command says of the place to make.
+/// The options of a place in a command.
 PlaceOptions place_in(const Talk& told);
 
-/// Whoever started this program is gone: whatever lasts ends soon, so that there is time to end in order.
+/// The parent process has ended. Long operations end soon, so that the program can end in order.
 bool ending();
 
-/// What `sonde-busprobe peer` does. name_space: "", "new" or the process whose one to enter.
+/// Runs `sonde-busprobe peer`. name_space: "", "new", or the process whose namespace it enters.
 int run_peer(const std::string& name_space);
 
 }  // namespace sonde::bus::probe

@@ -18,8 +18,8 @@ constexpr std::uint64_t id(std::uint32_t burst, std::uint32_t index) { return st
 Result<std::unique_ptr<SharedBoard>> SharedBoard::map(int fd) {
   void* const at = fd < 0 ? MAP_FAILED : ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (at == MAP_FAILED) {
-    const Error e{"bus.failed", std::string("a page that subscribers share with a writer: ") + std::strerror(errno),
-                  "they have to be on one host"};
+    const Error e{"bus.failed", std::string("a page shared by subscribers and a writer: ") + std::strerror(errno),
+                  "they must be on one host"};
     if (fd >= 0) ::close(fd);
     return e;
   }
@@ -67,8 +67,8 @@ bool SharedBoard::wait(Deadline deadline) {
     const int left_ms = deadline.left_ms();
     if (left_ms == 0) return false;
     const timespec most{left_ms / 1000, left_ms % 1000 * 1'000'000L};
-    // Others than the last one change the number without waking anybody: the wait then begins anew at the deadline
-    // only.
+    // Subscribers before the last one change the number without waking the writer. So the wait only restarts at the
+    // deadline.
     ::syscall(SYS_futex, &board_->here, FUTEX_WAIT, here, left_ms < 0 ? nullptr : &most, nullptr, 0);
   }
 }

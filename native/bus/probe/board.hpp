@@ -1,6 +1,6 @@
 #pragma once
-/// Where subscribers of this host tell a writer that a message is there, without the bus: the next one is written when
-/// all have it.
+/// Shared memory with which subscribers on this host confirm a message to the writer, without the bus. The writer
+/// writes the next message when all have confirmed.
 
 #include <atomic>
 #include <cstdint>
@@ -15,8 +15,9 @@ namespace sonde::bus::probe {
 /// Any-thread, several processes.
 struct Board {
   static constexpr std::uint32_t most = 256;
-  std::atomic<std::uint64_t> current;       ///< burst << 32 | index of the message that is under way
-  std::atomic<std::uint32_t> here, wanted;  ///< how many have it; the last one wakes the writer, who sleeps on `here`
+  std::atomic<std::uint64_t> current;  ///< burst << 32 | index of the current message
+  std::atomic<std::uint32_t> here,
+      wanted;  ///< number of confirmations; the last one wakes the writer, which sleeps on `here`
   std::atomic<std::int64_t> arrived_ns[most];  ///< of each subscriber, CLOCK_MONOTONIC; 0: not yet
 };
 
@@ -30,11 +31,11 @@ class SharedBoard {
 
   /// Before a message is written.
   void begin(std::uint32_t burst, std::uint32_t index, std::uint32_t subscribers);
-  /// A subscriber has one. What is not under way any more is not noted.
+  /// A subscriber confirms a message. Confirmations of earlier messages are ignored.
   void tell(std::uint32_t subscriber, std::uint32_t burst, std::uint32_t index, std::int64_t at_ns);
-  /// False: not all have it by then.
+  /// False: not all confirmed in time.
   bool wait(Deadline deadline);
-  /// 0: it never came.
+  /// 0: it did not arrive.
   std::int64_t arrived_ns(std::uint32_t subscriber) const {
     return board_->arrived_ns[subscriber].load(std::memory_order_acquire);
   }

@@ -1,4 +1,4 @@
-// Requests and replies: each client in a thread of its own asks again as soon as it was answered.
+// Requests and replies: each client has its own thread and sends its next request as soon as it has a reply.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -31,7 +31,7 @@ class Serving final : public Worker {
 struct Called {
   std::vector<double> rtt, offset;
   std::uint64_t lost = 0, mismatched = 0, retried = 0;
-  std::string why;  ///< of the first that was lost
+  std::string why;  ///< reason of the first loss
 };
 
 }  // namespace
@@ -65,7 +65,7 @@ Result<Talk> Agent::call(const Talk& told) {
     if (!client) return client.error();
     if (!(*client)->wait_for_server(Deadline::in_s(10)))
       return Error{"bus.no_match", "a client did not find the server within 10 s",
-                   "does this way reach other programs of this host? see `sonde bus ls`"};
+                   "check with 'sonde bus ls' whether the variant reaches other programs on this host"};
     open.push_back(std::move(*client));
   }
   const std::int64_t began_ns = now_ns();
@@ -79,7 +79,7 @@ Result<Talk> Agent::call(const Talk& told) {
       options.deadline_s = patience_s;
       Called& mine = called[k];
       for (std::uint64_t i = 0; i < calls && !ending(); ++i) {
-        const std::uint64_t number[2] = {first + k, i};  // whose it is, and which
+        const std::uint64_t number[2] = {first + k, i};  // client, and number of the request
         std::memcpy(body.data(), number, sizeof number);
         const std::int64_t t0 = now_ns();
         auto answer = open[k]->call(body, options);
@@ -98,7 +98,7 @@ Result<Talk> Agent::call(const Talk& told) {
   for (auto& t : threads) t.join();
   const double took_s = static_cast<double>(now_ns() - began_ns) * 1e-9;
   Called all;
-  // Of each client as many as of any other: what all tell travels as text.
+  // The same number of samples from each client, because all are sent as text.
   Random chance(told.number<std::uint64_t>("seed") + first);
   for (auto& one : called) {
     const auto kept = drawn(one.rtt.size(), told.number<std::size_t>("keep", calls), chance);

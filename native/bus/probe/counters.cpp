@@ -58,7 +58,7 @@ std::optional<std::uint64_t> whole(std::string_view text) {
   return value;
 }
 
-/// Of files where a line of names is followed by one of numbers, both beginning with the table's name.
+/// Reads a counter from a file that has a line of names and then a line of numbers, both with the table's name.
 std::optional<std::uint64_t> of_table(std::string_view text, std::string_view table, std::string_view name) {
   const auto all = lines(text);
   for (std::size_t k = 0; k + 1 < all.size(); ++k) {
@@ -71,7 +71,7 @@ std::optional<std::uint64_t> of_table(std::string_view text, std::string_view ta
   return std::nullopt;
 }
 
-/// Of files with a name and a number in each line.
+/// Reads a counter from a file with a name and a number in each line.
 std::uint64_t of_list(std::string_view text, std::string_view name) {
   for (const auto line : lines(text))
     if (const auto pair = words(line); pair.size() == 2 && pair[0] == name) return whole(pair[1]).value_or(0);
@@ -114,8 +114,8 @@ Instructions::Instructions() {
     const int why = errno;
     state_ = "not counted: ";
     if (why == ENOENT || why == EOPNOTSUPP || why == ENODEV)
-      state_ += "this machine shows no counter of instructions (virtual machines often hide it)";
-    else if (why == EACCES || why == EPERM) state_ += "this user may not (sysctl kernel.perf_event_paranoid)";
+      state_ += "this machine has no counter of instructions (virtual machines often hide it)";
+    else if (why == EACCES || why == EPERM) state_ += "the user has no permission (sysctl kernel.perf_event_paranoid)";
     else if (why == ENOSYS) state_ += "the kernel was built without perf_event_open()";
     else state_ += std::string("perf_event_open(): ") + std::strerror(why);
     return;
@@ -148,7 +148,8 @@ Result<Traffic> traffic() {
   const auto all = read_traffic(contents("/proc/self/net/snmp"), contents("/proc/self/net/netstat"),
                                 contents("/proc/self/net/snmp6"));
   if (!all)
-    return Error{"bus.failed", "/proc/self/net/snmp and netstat do not tell what was sent", "is /proc mounted?"};
+    return Error{"bus.failed", "/proc/self/net/snmp and netstat have no counters of sent data",
+                 "check that /proc is mounted"};
   return *all;
 }
 
@@ -163,19 +164,19 @@ Usage usage(int who) {
 Result<void> enter_new_namespace() {
   const std::string user = std::to_string(::getuid()), group = std::to_string(::getgid());
   if (::unshare(CLONE_NEWNET) != 0) {
-    if (errno != EPERM) return no_namespace("no network namespace of its own");
-    if (::unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) return no_namespace("no network namespace of its own");
+    if (errno != EPERM) return no_namespace("no separate network namespace");
+    if (::unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) return no_namespace("no separate network namespace");
     if (!write_file("/proc/self/setgroups", "deny") || !write_file("/proc/self/uid_map", user + " " + user + " 1") ||
         !write_file("/proc/self/gid_map", group + " " + group + " 1"))
-      return no_namespace("no user namespace of its own");
+      return no_namespace("no separate user namespace");
   }
   const int fd = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   ifreq request{};
   std::strcpy(request.ifr_name, "lo");
-  // Multicast too, which the discovery of every DDS begins with: elsewhere they ask their interface whether it can.
+  // Also enables multicast, which every DDS needs for discovery.
   request.ifr_flags = IFF_UP | IFF_RUNNING | IFF_LOOPBACK | IFF_MULTICAST;
   const bool up = fd >= 0 && ::ioctl(fd, SIOCSIFFLAGS, &request) == 0;
-  const auto why = no_namespace("the loopback interface of a namespace could not be brought up");
+  const auto why = no_namespace("the loopback interface of a namespace could not be set up");
   if (fd >= 0) ::close(fd);
   if (!up) return why;
   return {};
@@ -192,7 +193,7 @@ Result<void> enter_namespace_of(int pid) {
     errno = why;
     return ok;
   };
-  // Of the same user namespace, setns() to it is refused; then its network's is open already, or is not for us.
+  // setns() into the current user namespace fails. Then the network namespace is accessible already, or not allowed.
   if (enter("net", CLONE_NEWNET)) return {};
   if (!enter("user", CLONE_NEWUSER) || !enter("net", CLONE_NEWNET))
     return no_namespace("the network namespace of process " + std::to_string(pid) + " cannot be entered");

@@ -17,8 +17,8 @@ namespace sonde::bus::probe {
 
 namespace {
 
-constexpr double end_within_s = 6;  ///< a program gives itself 5
-constexpr int look_ms = 50;         ///< how often it is looked whether to stop
+constexpr double end_within_s = 6;  ///< a program itself takes at most 5
+constexpr int look_ms = 50;         ///< interval of checks whether to stop
 constexpr double say_every_s = 10;
 
 std::size_t killed_programs = 0;
@@ -33,13 +33,13 @@ Result<std::unique_ptr<Program>> Program::start(const ProgramOptions& options) {
   };
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-    return failed("no way to speak with another program");
+    return failed("no socket to another program could be opened");
   char self[4096];
   const ssize_t n = ::readlink("/proc/self/exe", self, sizeof self - 1);
   self[n > 0 ? n : 0] = 0;
   std::vector<std::string> words;
   if (options.host) words = options.host->start;
-  // What starts programs elsewhere does not take the environment along.
+  // A launcher does not pass the environment to other hosts.
   const bool elsewhere = !words.empty();
   if (elsewhere && options.bind_now) words.insert(words.end(), {"env", "LD_BIND_NOW=1"});
   words.push_back(self);
@@ -133,15 +133,14 @@ Result<std::optional<Talk>> Program::hear(int wait_ms) {
   switch (reader_.next(line, wait_ms)) {
     case LineReader::Got::later: return std::optional<Talk>{};
     case LineReader::Got::end:
-      return Error{"bus.program_lost", "a program that was measured " + how_it_ended(), "its words are in the log"};
+      return Error{"bus.program_lost", "a program of the measurement " + how_it_ended(), "see its messages in the log"};
     case LineReader::Got::line: break;
   }
   if (unanswered_ > 0) --unanswered_;
   auto talk = Talk::parse(line);
   if (!talk)
-    return Error{"bus.program_lost",
-                 "a program that was measured said something that is no answer: " + line.substr(0, 80),
-                 "does its launcher print something of its own?"};
+    return Error{"bus.program_lost", "a program of the measurement sent an invalid answer: " + line.substr(0, 80),
+                 "check whether its launcher prints other text"};
   return std::optional<Talk>(std::move(*talk));
 }
 
@@ -157,8 +156,8 @@ Result<std::vector<std::optional<Talk>>> Foreman::ask_some(const std::vector<Ord
   for (const auto& order : orders)
     if (!order.to->tell(order.what)) {
       auto why = order.to->hear(100);
-      return why ? Error{"bus.program_lost", "a program that was measured does not listen any more",
-                         "its words are in the log"}
+      return why ? Error{"bus.program_lost", "a program of the measurement has closed its input",
+                         "see its messages in the log"}
                  : why.error();
     }
   const Deadline deadline = Deadline::in_s(within_s);
@@ -191,9 +190,9 @@ Result<std::vector<Talk>> Foreman::ask(const std::vector<Order>& orders, double 
     auto& one = (*some)[k];
     if (!one)
       return Error{"bus.timed_out",
-                   "a program that was told '" + orders[k].what.verb() + "' did not answer within " +
+                   "a program with the command '" + orders[k].what.verb() + "' did not answer within " +
                        std::to_string(static_cast<int>(within_s)) + " s",
-                   "its words are in the log"};
+                   "see its messages in the log"};
     answers.push_back(std::move(*one));
   }
   return answers;

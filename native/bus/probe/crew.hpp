@@ -1,5 +1,5 @@
 #pragma once
-/// The programs that are measured, as who started them sees them. Owner-thread.
+/// The programs of a measurement, as seen by the coordinator. Owner-thread.
 
 #include <sys/types.h>
 
@@ -17,13 +17,12 @@
 namespace sonde::bus::probe {
 
 struct ProgramOptions {
-  std::string name_space = {};  ///< "", "new", or the number of the process whose one to enter
-  bool bind_now = false;        ///< all symbols are looked up when it starts (LD_BIND_NOW)
-  const Host* host = nullptr;   ///< where; null: this one
+  std::string name_space = {};  ///< "", "new", or the id of the process whose namespace it enters
+  bool bind_now = false;        ///< resolve all symbols at the start (LD_BIND_NOW)
+  const Host* host = nullptr;   ///< null: this host
 };
 
-/// One that does what it is told (agent.hpp). It goes when this is destroyed, in any case: in order, or after some
-/// seconds killed.
+/// A program that executes commands (agent.hpp). The destructor ends it: in order, or killed after some seconds.
 class Program {
  public:
   /// Error: bus.failed.
@@ -33,15 +32,15 @@ class Program {
   Program& operator=(const Program&) = delete;
 
   bool tell(const Talk& what);
-  /// An answer, or nothing yet within `wait_ms`. Error: bus.program_lost.
+  /// An answer, or nothing if none arrives within `wait_ms`. Error: bus.program_lost.
   Result<std::optional<Talk>> hear(int wait_ms);
-  /// Ends its input: it begins to end; at once where it is busy with what it was told, unless it is behind a launcher.
+  /// Closes its input, so that it ends; also if it is busy with a command, unless a launcher started it.
   void dismiss();
-  pid_t pid() const { return pid_; }  ///< of what was started here: of another host's program that which starts it
+  pid_t pid() const { return pid_; }  ///< of the process on this host: for another host, the launcher
   const Host* host() const { return host_; }
-  /// Whether it has ended; looks, and does not wait.
+  /// Whether it has ended. Does not wait.
   bool ended();
-  /// How many of all had to be killed: what they left is to be cleaned up.
+  /// The number of programs that were killed and left files to clean up.
   static std::size_t killed();
 
  private:
@@ -56,29 +55,29 @@ class Program {
 };
 
 using Programs = std::vector<std::unique_ptr<Program>>;
-/// All begin to end before any is waited for, and have the same time for it.
+/// Ends programs: closes all inputs first, then waits, with the same time limit for all.
 void end_all(Programs& programs);
 
-/// Speaks with programs while it listens to who started the whole.
+/// Sends commands to programs, and listens to its parent meanwhile.
 class Foreman {
  public:
   explicit Foreman(Control& control) : control_(control) {}
-  /// Nothing is waited for any longer then.
+  /// All waits end at this time.
   void limit(Deadline last) { last_ = last; }
-  /// How long that is from now; much, where nothing was said.
+  /// The time until then; a long time without a limit.
   double left_s() const { return last_.at_ns ? static_cast<double>(last_.left_ms()) * 1e-3 : 1e9; }
-  /// Called every few seconds of a long wait: who started this may take silence for its end.
+  /// Called every few seconds of a long wait, because the parent may take silence for the end of the probe.
   void while_waiting(std::function<void()> say) { say_ = std::move(say); }
   struct Order {
     Program* to;
     Talk what;
   };
-  /// Tells all, then hears all. Errors: the first of theirs, in the order given; bus.timed_out; bus.program_lost;
-  /// bus.interrupted: the parent asked to stop meanwhile, or limit() was reached. After any but the programs' own
-  /// errors, they are of no use any more.
+  /// Sends all commands, then waits for all answers. Errors: the first error of a program, in the order given;
+  /// bus.timed_out; bus.program_lost; bus.interrupted: the parent asked to stop, or limit() was reached. The programs
+  /// are unusable after any error except their own.
   Result<std::vector<Talk>> ask(const std::vector<Order>& orders, double within_s = 30);
   Result<Talk> ask(Program& program, const Talk& what, double within_s = 30);
-  /// The same, but whoever has not answered by then is left out. Errors: as ask(), but bus.timed_out.
+  /// The same, but leaves out programs that do not answer in time. Errors: as ask(), except bus.timed_out.
   Result<std::vector<std::optional<Talk>>> ask_some(const std::vector<Order>& orders, double within_s);
   /// Pauses. Error: bus.interrupted.
   Result<void> pause(double s);

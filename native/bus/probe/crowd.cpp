@@ -1,4 +1,4 @@
-// Participants that look for each other.
+// Discovery of participants.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -12,13 +12,13 @@ namespace sonde::bus::probe {
 
 namespace {
 
-constexpr double most_ahead_s = 60;  ///< to a common beginning: what is later is by another machine's clock
+constexpr double most_ahead_s = 60;  ///< until a common start: a later time is from the clock of another machine
 
 struct Member {
   std::shared_ptr<Bus> bus;
   std::unique_ptr<Writer> writer;  ///< null: it only reads
   std::unique_ptr<Reader> reader;  ///< null: it only writes
-  std::size_t wanted = 0;          ///< others that each of these should find
+  std::size_t wanted = 0;          ///< number of endpoints that each of these should match
 };
 
 class Members final : public Crowd {
@@ -54,7 +54,7 @@ Result<Talk> Agent::join(const Talk& told) {
   if (const double at_s = static_cast<double>(told.number<std::int64_t>("at_ns")) * 1e-9; at_s > now_s() + most_ahead_s)
     return Error{"bus.internal",
                  "a program was told to begin in " + std::to_string(static_cast<std::int64_t>(at_s - now_s())) + " s",
-                 "were its clock and that of who told it the same?"};
+                 "check that both machines have the same clock"};
   else if (at_s > 0) sleep_until(at_s);
   if (const double after_s = told.number<double>("after_s"); after_s > 0) sleep_until(now_s() + after_s);
   const std::int64_t began_ns = now_ns();
@@ -63,7 +63,7 @@ Result<Talk> Agent::join(const Talk& told) {
   auto crowd = std::make_unique<Members>();
   std::vector<double> make, cycles, counts;
   for (std::size_t k = first; k < first + n; ++k) {
-    if (ending()) return Error{"bus.interrupted", "it was asked to end", ""};
+    if (ending()) return Error{"bus.interrupted", "the program was asked to end", ""};
     PlaceOptions at = place_in(told);
     at.participant = "probe-" + std::to_string(k);
     auto profile = profile_of(*variant, at);
@@ -92,7 +92,7 @@ Result<Talk> Agent::join(const Talk& told) {
   }
   crowds_.push_back(std::move(crowd));
 
-  // Looking costs time that the others want: the longer it takes, the seldomer.
+  // Checking costs time of the other programs, so the interval grows with the waiting time.
   std::size_t have = 0, wanted = 0;
   std::int64_t done_ns = 0;
   while (told.number<int>("wait", 1)) {

@@ -1,5 +1,5 @@
 #pragma once
-/// Which of many samples are kept. Any-thread.
+/// Random selection of samples. Any-thread.
 
 #include <algorithm>
 #include <cstddef>
@@ -10,11 +10,11 @@
 
 namespace sonde::bus::probe {
 
-/// Samples of a quantity that a program tells at most: they travel as text.
+/// The largest number of samples that a program reports for a quantity, because it sends them as text.
 inline constexpr std::size_t told_at_most = 100'000;
 
-/// Positions of `keep` of n, in order: one drawn in each of so many equal stretches. At a fixed distance they could
-/// meet a period of what is measured, as clients that are served in turn. keep >= n: all.
+/// Positions of `keep` of n samples, in order: one random position in each of `keep` equal stretches. A fixed distance
+/// could coincide with a period of the samples, such as clients that are served in turn. keep >= n: all.
 inline std::vector<std::size_t> drawn(std::size_t n, std::size_t keep, Random& chance) {
   std::vector<std::size_t> positions(std::min(n, keep));
   if (keep >= n) {

@@ -14,7 +14,7 @@ namespace {
 
 const double nan = std::nan("");
 
-/// A pair of programs, a question's way and an answer's.
+/// A pair of programs, with an endpoint pair for questions and one for answers.
 class PairExperiment : public Experiment {
  public:
   using Experiment::Experiment;
@@ -37,7 +37,7 @@ class PairExperiment : public Experiment {
     std::string name, topic, place;   ///< place: what follows A and B
     std::string partition, wildcard;  ///< of senders; of receivers
   };
-  /// A question's way, an answer's, and who answers.
+  /// Opens the endpoints for questions and answers, and starts the thread that answers.
   Result<void> lane(const Lane& lane, bool spin = false) {
     const bool best_effort = what_.reliability == Reliability::best_effort;
     const Channel ask{.topic = lane.topic + "_ask",
@@ -157,7 +157,7 @@ class Partitions final : public PairExperiment {
   std::vector<std::string> to_, from_;
 };
 
-/// One message, alone: in programs that were made for it.
+/// A single message, in programs created for it.
 class First final : public PairExperiment {
  public:
   using PairExperiment::PairExperiment;
@@ -184,7 +184,7 @@ class First final : public PairExperiment {
       auto awake = rig_->foreman().ask(orders);
       if (!awake) return awake.error();
     }
-    // What follows the match, as the rest of discovery, is not what is looked for.
+    // The rest of discovery, which continues after the match, is not measured.
     return rig_->foreman().pause(quiet_s);
   }
   Result<void> visit(Results& r) override {
@@ -204,7 +204,7 @@ class First final : public PairExperiment {
           .with("warm_n", warm_n);
     }
     if (auto ok = take(told, r, 20 + n * (what_.pause_s + 1)); !ok || !what_.early()) return ok;
-    // All of it is of the first message, but this.
+    // This quantity covers all messages; the others only the first.
     const Samples all = r.of[Q::rtt];
     for (auto& [quantity, samples] : r.of) {
       samples.value.resize(1);
@@ -220,7 +220,7 @@ class First final : public PairExperiment {
   static constexpr std::uint32_t paused = 5, warm_n = 500;
 };
 
-/// One writer, subscribers in some programs.
+/// One writer, and subscribers in several programs.
 class ManyExperiment : public Experiment {
  public:
   using Experiment::Experiment;
@@ -302,7 +302,8 @@ class Throughput final : public ManyExperiment {
  public:
   using ManyExperiment::ManyExperiment;
   Result<void> set_up() override {
-    // What is reliable must not be lost for want of place in a history; what is best effort may be, and then is told.
+    // Reliable messages must not be lost for lack of history space. Best-effort messages may be lost, which is
+    // recorded.
     if (auto ok = start(what_.reliability == Reliability::reliable); !ok) return ok;
     for (const auto& s : subscribers_) {
       auto& ids = by_program_[s.program];
@@ -332,7 +333,7 @@ class Throughput final : public ManyExperiment {
     const double began_s = flood->number<double>("began_ns") * 1e-9,
                  took_s = flood->number<double>("ended_ns") * 1e-9 - began_s;
 
-    // Until all have all, or nothing comes any more.
+    // Until all subscribers have all messages, or no more arrive.
     std::vector<double> received, first_s, last_s;
     double total = -1, changed_s = now_s();
     const double until_s = now_s() + late_s;
@@ -365,7 +366,7 @@ class Throughput final : public ManyExperiment {
     r.t0_ns = flood->number<std::int64_t>("began_ns");
     std::vector<double> rate, bytes, lost;
     for (std::size_t k = 0; k < received.size(); ++k) {
-      // Clocks of other hosts begin elsewhere: there it is from the first arrival to the last.
+      // Other hosts have other clocks, so the time there is from the first arrival to the last.
       const double arriving_s = received[k] > 0 ? last_s[k] - (rig_->same_host() ? began_s : first_s[k]) : 0;
       const double time_s = std::max(took_s, arriving_s);
       rate.push_back(received[k] / time_s);
@@ -396,23 +397,23 @@ class DiscoveryExperiment final : public Experiment {
   Result<void> set_up() override {
     if (what_.has("star")) rig_->name_first();
     else rig_->expect(what_.entities);
-    std::string why = "it was not asked for";
+    std::string why = "it was not requested";
     if (!rig_->same_host())
-      whole_host_ =
-          Error{"bus.whole_host",
-                "datagrams of discovery are all that the hosts sent meanwhile: a namespace does not reach over several",
-                "measure where nothing else sends"};
+      whole_host_ = Error{
+          "bus.whole_host",
+          "datagrams of discovery include all traffic of the hosts: a network namespace cannot span several hosts",
+          "measure on hosts without other traffic"};
     else if (!rig_->options().own_namespace || !rig_->enclose(why))
       whole_host_ =
           Error{"bus.whole_host",
-                "datagrams of discovery are those of the whole host: no network namespace of its own (" + why + ")",
+                "datagrams of discovery include all traffic of the host: no separate network namespace (" + why + ")",
                 "run it as root, or allow user namespaces"};
     for (std::uint32_t k = 0; k < what_.processes; ++k) {
       auto program = rig_->add();
       if (!program) return program.error();
       if (std::find(programs_.begin(), programs_.end(), *program) == programs_.end()) programs_.push_back(*program);
     }
-    // The library is loaded before it begins.
+    // The library is loaded before discovery starts.
     std::vector<Foreman::Order> orders;
     for (auto* p : programs_) orders.push_back({p, rig_->told(Talk("check"), *p)});
     auto loaded = rig_->foreman().ask(orders, 60);
@@ -449,7 +450,7 @@ class DiscoveryExperiment final : public Experiment {
       more(cycles, one.numbers("make_cycles"));
       more(counts, one.numbers("make_instructions"));
     };
-    // The writer of a star is there before the others look for it.
+    // The writer of a star exists before the others search for it.
     const bool star = what_.has("star");
     if (star) {
       auto first = foreman.ask(*programs_.front(), join(*programs_.front(), 0, 1).with("wait", false), what_.within_s);
@@ -458,7 +459,7 @@ class DiscoveryExperiment final : public Experiment {
     }
     const auto many = static_cast<std::uint32_t>(programs_.size());
     const double within_s = std::min(what_.within_s, foreman.left_s() - ending_s - what_.stagger_s * many);
-    if (!(within_s > 0)) return Error{"bus.interrupted", "there is no time left", ""};
+    if (!(within_s > 0)) return Error{"bus.interrupted", "no time is left", ""};
     const std::int64_t at_ns = now_ns() + static_cast<std::int64_t>((0.05 + 1e-3 * many) * 1e9);
     for (std::uint32_t k = 0, first = 0; k < many; ++k) {
       const std::uint32_t n = what_.entities / many + (k < what_.entities % many), there = star && k == 0;
@@ -505,9 +506,9 @@ class DiscoveryExperiment final : public Experiment {
       r.add(Q::cpu, nan);
       r.warnings.push_back(
           {"bus.not_matched",
-           rig_->variant().name + ", " + what_.text + ": not all had found each other when the time was over",
-           "what had is in the quantity 'matched', what was sent until then in 'datagrams_unmatched'; give a longer "
-           "--within and --budget, or fewer participants"});
+           rig_->variant().name + ", " + what_.text + ": discovery timed out before all participants matched",
+           "the quantities 'matched' and 'datagrams_unmatched' show how far it came; give a longer --within and "
+           "--budget, or fewer participants"});
       return {};
     }
     auto cpu_after = foreman.ask(usage, 60);
@@ -519,7 +520,7 @@ class DiscoveryExperiment final : public Experiment {
     if (what_.steady_s > 0 && foreman.left_s() > what_.steady_s + ending_s) {
       auto from = traffic();
       if (!from) return from.error();
-      if (!foreman.pause(what_.steady_s)) return {};  // asked to stop: what there is stays
+      if (!foreman.pause(what_.steady_s)) return {};  // asked to stop: the results so far stay
       auto to = traffic();
       if (!to) return to.error();
       r.add(Q::steady_datagrams, (to->datagrams - from->datagrams) / (to->at_s - from->at_s));
@@ -529,8 +530,8 @@ class DiscoveryExperiment final : public Experiment {
 
  private:
   static constexpr double late_s =
-      10;  ///< a program that makes its participant for longer than this beyond the time is left out
-  static constexpr double ending_s = 2;  ///< of what is left, for the counters
+      10;  ///< a program that needs this much longer than the time limit to create its participant is left out
+  static constexpr double ending_s = 2;  ///< part of the remaining time, for the counters
   std::vector<Program*> programs_;
   Error whole_host_;
 };
@@ -543,7 +544,7 @@ class Calls final : public Experiment {
     auto server = rig_->add();
     if (!server) return server.error();
     std::vector<End> places{{*server, "server", ""}};
-    // Where all are in one program, several orders to it would be carried out one after the other.
+    // One program would execute several commands one after the other.
     const std::uint32_t processes = rig_->known().across ? what_.processes : 1;
     for (std::uint32_t k = 0; k < processes; ++k) {
       auto program = rig_->add();
@@ -594,7 +595,7 @@ class Calls final : public Experiment {
       if (!one.text("why").empty())
         r.warnings.push_back({"bus.case_failed", "a request was not answered: " + one.text("why"), ""});
     }
-    // In the order of time, not client by client: what is kept of it is of all clients, and of all of the visit.
+    // In order of time, not client by client: the chosen samples are from all clients and from the whole step.
     std::stable_sort(told.begin(), told.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     std::vector<double> rtt, offset;
     for (const auto& [o, t] : told) offset.push_back(o), rtt.push_back(t);

@@ -1,7 +1,7 @@
 // sonde-busprobe: measures what a data-distribution bus costs: every case on every variant, interleaved.
 //
 // Publishes: events on stdout, a block file in --dir. Consumes: `stop` on stdin. `sonde bus run` and `sonde bus ls`
-// start it. It uses no bus itself: the programs that do are this one again, told what to do (agent.hpp).
+// start it. It uses no bus itself: it starts further copies of itself, which do, and sends them commands (agent.hpp).
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -70,7 +70,7 @@ std::uint32_t programs_by_memory() {
   while (file >> name)
     if (name == "MemAvailable:" && file >> kib) break;
   constexpr std::uint64_t each_kib = 64 << 10,
-                          part = 4;  // what a program with a Fast DDS participant may come to; a part of what is free
+                          part = 4;  // size of a program with a Fast DDS participant; a part of the free memory
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(kib / part / each_kib, 8, 64));
 }
 
@@ -91,8 +91,8 @@ class BusProbe final : public Probe {
       if (!known_[v].present) continue;
       for (std::size_t c = 0; c < options_.cases.size(); ++c) {
         auto why = options_.variants[v].excludes(options_.cases[c], options_.across());
-        if (why.empty() && options_.across() && !known_[v].across) why = "it does not leave a process";
-        // Of a profile nobody knew before it was tried.
+        if (why.empty() && options_.across() && !known_[v].across) why = "the transport does not leave a process";
+        // The transport of a profile is known only after its check.
         if (why.empty() && options_.across() && known_[v].transport == "shared-memory")
           why = "shared memory does not leave a host";
         if (!why.empty()) {
@@ -113,7 +113,7 @@ class BusProbe final : public Probe {
       }
     }
     scouts_.clear();
-    if (cells_.empty()) return Error{"bus.nothing_to_measure", "no variant could run any case", "see the warnings"};
+    if (cells_.empty()) return Error{"bus.nothing_to_measure", "no variant can run any case", "see the warnings"};
     length_ = options_.epoch_length;
     for (const auto& c : options_.cases)
       length_ = std::max(
@@ -121,7 +121,7 @@ class BusProbe final : public Probe {
     return {};
   }
 
-  /// Nothing goes on for much longer than the user wanted, whatever it is worth.
+  /// Limits every step, so that nothing takes much longer than the budget.
   void limit_to(double s) { foreman_.limit(Deadline::in_s(s)); }
   void while_waiting(std::function<void()> say) { foreman_.while_waiting(std::move(say)); }
 
@@ -131,7 +131,7 @@ class BusProbe final : public Probe {
     for (auto& cell : cells_) cell.experiment.reset();
     foreman_.limit({});
     if (Program::killed() == 0) return;
-    // What a program that was killed holds of shared memory stays, until an implementation is asked to remove it.
+    // Shared memory of a killed program stays until its implementation removes it.
     std::set<std::string> asked;
     for (const auto& v : options_.variants) {
       if (v.raw() || !asked.insert(v.implementation).second) continue;
@@ -143,8 +143,8 @@ class BusProbe final : public Probe {
 
   std::uint32_t steps() const override { return static_cast<std::uint32_t>(cells_.size()); }
   std::uint32_t cells() const override { return static_cast<std::uint32_t>(series_.size()); }
-  /// All variants of a case go on until the last of them is decided: they are compared epoch by epoch. A broken one is
-  /// waited for no more.
+  /// All variants of a case continue until the last of them is decided, because they are compared epoch by epoch. A
+  /// broken variant does not count.
   void cells_of(std::uint32_t step, std::vector<std::uint32_t>& out) const override {
     for (std::uint32_t k = 0; k < series_.size(); ++k)
       if (series_[k].deciding && cells_[series_[k].cell].what == cells_[step].what && !cells_[series_[k].cell].broken)
@@ -163,7 +163,7 @@ class BusProbe final : public Probe {
     if (!ok) {
       cell.experiment.reset();
       if (ok.error().code == "bus.interrupted") return {};
-      // A fault of one variant must not end the others: what it gave so far stays, and it is tried again some times.
+      // A failure of one variant must not end the others: its results stay, and it gets some more attempts.
       ++cell.failures;
       if (cell.failures == 1) failed(cell, ok.error());
       cell.broken = cell.failures >= most_failures;
@@ -175,7 +175,7 @@ class BusProbe final : public Probe {
     for (const auto& w : results_.warnings)
       if (told_.insert(w.code + options_.variants[cell.variant].name + w.what).second)
         warn(w.code, options_.variants[cell.variant].name, w.what, w.hint);
-    // Clocks of other hosts begin elsewhere: what they say of moments is not for this one's.
+    // Other hosts have other clocks: their times are not comparable with this one's.
     const double t0_s = (options_.hosts.empty() ? static_cast<double>(results_.t0_ns) * 1e-9 : came_s) - began_s_;
     for (auto& [quantity, samples] : results_.of) {
       const auto it = cell.series.find(quantity);
@@ -275,8 +275,8 @@ class BusProbe final : public Probe {
     return {header.text(), record_bytes(length_)};
   }
 
-  /// Of several hosts: how they reach each other. Errors: bus.unknown_host, bus.unknown_interface, bus.network, with
-  /// the host that says so.
+  /// Finds out how several hosts reach each other. Errors: bus.unknown_host, bus.unknown_interface, bus.network, each
+  /// with the host that reported it.
   Result<void> reach() {
     if (!options_.across()) return {};
     for (std::size_t k = 0; k < hosts(); ++k) {
@@ -302,17 +302,17 @@ class BusProbe final : public Probe {
                .add("host", one.host)
                .add("address", one.address));
       if (const bool elsewhere = one.host != reached_.front().host; loopback && elsewhere)
-        return Error{"bus.network", "the host " + one.host + " has only its loopback for the way to the others",
-                     "see what it takes their names for, in /etc/hosts, or name the network between the hosts with "
+        return Error{"bus.network", "the host " + one.host + " reaches the other hosts only over its loopback",
+                     "check how it resolves their names, in /etc/hosts, or name the network between the hosts with "
                      "--interfaces"};
     }
     return {};
   }
 
-  /// Asks programs of its own, which end: this one loads no bus.
+  /// Checks a variant with separate programs, so that this one loads no bus.
   Result<void> learn(const Variant& v, Known& known) {
     Result<Talk> answer = Error{};
-    for (std::size_t k = hosts(); k-- > 0;) {  // the first, whose answer is kept, comes last
+    for (std::size_t k = hosts(); k-- > 0;) {  // the first host comes last, because its answer is used
       Talk what("check");
       what.with("variant", v.text).with("domain", options_.domain_first).with("clean", true).with("away", away_);
       if (!reached_.empty()) what.with("addresses", reached_[k].addresses).with("interfaces", reached_[k].interfaces);
@@ -332,7 +332,7 @@ class BusProbe final : public Probe {
         warn("bus.other_version", v.name,
              v.name + " is version " + answer->text("version") + " on " + options_.hosts[k].name + " and " + version +
                  " on " + options_.hosts[k + 1].name,
-             "what is measured is of both");
+             "the results mix both versions");
     }
     known.present = true;
     known.across = answer->number<int>("across") != 0;
@@ -343,7 +343,7 @@ class BusProbe final : public Probe {
     if (!v.profile.empty()) domains_.keep(known.domain);
     known.detail = v.raw()        ? answer->text("detail")
                    : known.across ? ""
-                                  : "both ends in one program: it does not leave a process";
+                                  : "both ends are in one program: the transport does not leave a process";
     if (!known.across) known.discovery = DiscoveryKind::simple;
     emit(JsonLine()
              .add("event", "variant")
@@ -360,7 +360,7 @@ class BusProbe final : public Probe {
   struct Cell {
     std::uint32_t variant = 0, what = 0;
     std::map<Q, std::uint32_t> series;
-    std::unique_ptr<Experiment> experiment;  ///< null: it has to be set up (again)
+    std::unique_ptr<Experiment> experiment;  ///< null: it must be set up (again)
     std::uint32_t failures = 0;
     bool broken = false;
     double spent_s = 0, used_s = 0;
@@ -374,10 +374,10 @@ class BusProbe final : public Probe {
 
   std::size_t hosts() const { return std::max<std::size_t>(1, options_.hosts.size()); }
 
-  /// One that died, or does not answer, is made anew for the next question.
+  /// A program that died or does not answer is replaced for the next question.
   Result<Talk> ask_scout(std::size_t k, const Talk& what) {
     scouts_.resize(hosts());
-    for (std::size_t j = 0; j < hosts(); ++j) {  // all begin to start before any is waited for
+    for (std::size_t j = 0; j < hosts(); ++j) {  // start all before waiting for any
       if (scouts_[j]) continue;
       auto program = Program::start({.host = options_.hosts.empty() ? nullptr : &options_.hosts[j]});
       if (!program) return program.error();
@@ -394,7 +394,7 @@ class BusProbe final : public Probe {
     const Known& known = known_[cell.variant];
     const bool fresh = Experiment::fresh(what);
     const Variant& variant = options_.variants[cell.variant];
-    // A profile's cases have one domain: who waits there would be found by who is measured, and announced to.
+    // All cases of a profile share one domain: discovery would also find idle programs there.
     if (!variant.profile.empty())
       for (auto& other : cells_)
         if (&other != &cell && !options_.variants[other.variant].profile.empty() &&
@@ -411,7 +411,7 @@ class BusProbe final : public Probe {
     return ok;
   }
 
-  /// Ends those that were used longest ago until so many more fit.
+  /// Ends the least recently used programs until there is room for the number of new ones.
   void make_room(std::size_t programs) {
     for (;;) {
       std::size_t alive = programs;
@@ -426,8 +426,8 @@ class BusProbe final : public Probe {
     }
   }
 
-  /// A cell that takes seconds for one visit must not take the time of all others: beyond four times the mean it waits
-  /// for them. Whoever is below the mean is never held back, so that something is measured in every epoch.
+  /// A cell with slow steps must not take the time of all others: beyond four times the mean it waits for them. A cell
+  /// below the mean never waits, so that every epoch measures something.
   bool overdrawn(const Cell& cell, std::span<const Decision> decided) const {
     double spent_s = 0;
     std::size_t active = 0;
@@ -442,7 +442,7 @@ class BusProbe final : public Probe {
     return active > 0 && cell.spent_s > 4 * spent_s / static_cast<double>(active) + 4 * options_.burst_s;
   }
 
-  /// No more than a record holds.
+  /// Limits the samples to the size of a record.
   void thin(Samples& s) {
     if (s.value.size() <= length_) return;
     const auto positions = drawn(s.value.size(), length_, chance_);
@@ -458,9 +458,9 @@ class BusProbe final : public Probe {
   const Options& options_;
   Foreman foreman_;
   Domains domains_;
-  Programs scouts_;               ///< one on each host, while it is asked what is there
-  std::vector<Reached> reached_;  ///< of several hosts
-  bool away_ = false;             ///< they are several machines
+  Programs scouts_;               ///< one on each host, during the checks
+  std::vector<Reached> reached_;  ///< for several hosts
+  bool away_ = false;             ///< the hosts are several machines
   std::vector<Known> known_;
   std::vector<Cell> cells_;
   std::vector<Series> series_;
@@ -493,7 +493,7 @@ int run_probe(const Options& options) {
            .add("namespace", options.own_namespace));
   if (!instructions.counted())
     warn("bus.not_counted", "", "instructions are " + instructions.state(),
-         "cycles are told all the same, by the processor's own clock");
+         "cycles are reported from the processor's time-stamp counter");
   BusProbe probe(options, control);
   if (auto ok = probe.open(); !ok) {
     emit_error(ok.error());
@@ -634,10 +634,10 @@ int run_list(const Options& options) {
 
 pid_t parent;
 
-/// A parent that dies is told by SIGTERM, by the end of standard input, and by a standard output that leads nowhere.
-/// The end of input is acted upon between visits, so that programs end in order. A parent that lives and sends it means
-/// what it says; which of the two it is shows a second later, when all threads of one that was killed are gone. Ctrl-C
-/// is a parent's word to stop, as the end of input is.
+/// The death of the parent shows as SIGTERM, as the end of standard input, and as a closed standard output. The end of
+/// input takes effect between steps, so that programs end in order. A living parent also ends the input to stop the
+/// probe. The two cases differ one second later, when all threads of a killed parent are gone. Ctrl-C is a request to
+/// stop, like the end of input.
 void listen_to_signals() {
   parent = ::getppid();
   struct sigaction told{};

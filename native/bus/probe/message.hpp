@@ -1,5 +1,5 @@
 #pragma once
-/// What the measured messages are, on the bus and on the bare ways of the machine. Owner-thread.
+/// The measured messages, on the bus and on raw transports. Owner-thread.
 
 #include <algorithm>
 #include <cstddef>
@@ -15,17 +15,17 @@ namespace sonde::bus::probe {
 /// The fields before the data, as CDR lays them out; little-endian.
 struct MessageHead {
   std::uint64_t index;       ///< counts from 0 in each burst
-  std::int64_t sent_ns;      ///< CLOCK_MONOTONIC of the writer's host, before the call that writes
-  std::int64_t received_ns;  ///< of an answer: when the question was in the other program's hands
-  std::uint32_t burst;       ///< what was left over from an earlier one is not counted
+  std::int64_t sent_ns;      ///< CLOCK_MONOTONIC of the writer's host, before the call of write()
+  std::int64_t received_ns;  ///< in an answer: when the other program received the question
+  std::uint32_t burst;       ///< messages of an earlier burst are not counted
   std::uint32_t length;      ///< of the data
 };
 static_assert(sizeof(MessageHead) == least_sample_bytes);
 
-/// One that is written over and over: only its head changes.
+/// A message that is written repeatedly: only its header changes.
 class Message {
  public:
-  /// size: of head and data, B.
+  /// size: of header and data, B.
   explicit Message(std::size_t size) : bytes_(encapsulation + std::max(size, least_sample_bytes)) {
     bytes_[1] = std::byte{1};
     for (std::size_t k = encapsulation + least_sample_bytes; k < bytes_.size(); ++k)
@@ -33,14 +33,14 @@ class Message {
     head_.length = static_cast<std::uint32_t>(bytes_.size() - encapsulation - least_sample_bytes);
   }
   MessageHead& head() { return head_; }
-  /// As the bus takes it, and without the encapsulation.
+  /// The message for the bus, and without the encapsulation.
   Bytes payload() {
     std::memcpy(bytes_.data() + encapsulation, &head_, sizeof head_);
     return bytes_;
   }
   Bytes body() { return payload().subspan(encapsulation); }
 
-  /// The head of a body; false: it is too short for one.
+  /// Reads the header of a body; false: the body is too short.
   static bool read(Bytes body, MessageHead& head) {
     if (body.size() < sizeof head) return false;
     std::memcpy(&head, body.data(), sizeof head);
@@ -53,7 +53,7 @@ class Message {
   MessageHead head_{};
 };
 
-/// sonde::bus::probe::Message: the head's fields and a sequence of octets.
+/// sonde::bus::probe::Message: the header's fields and a sequence of octets.
 TypePtr message_type();
 
 }  // namespace sonde::bus::probe

@@ -16,7 +16,7 @@ namespace sonde::bus::probe {
 namespace {
 
 constexpr std::string_view tests[] = {"latency", "fanout", "throughput", "partitions", "discovery", "first", "calls"};
-constexpr std::size_t ring_bytes = 4u << 20;  ///< of which raw-shm's ring holds two
+constexpr std::size_t ring_bytes = 4u << 20;  ///< a ring of raw-shm holds two of these
 constexpr std::uint32_t most_processes = 8;
 
 std::vector<std::string> split(std::string_view text, char by) {
@@ -62,13 +62,13 @@ bool only_tests(const std::string& list) {
   return true;
 }
 
-/// What may follow a name and '=': how to take it, and what is allowed, as it is told to who wrote something else.
+/// The value of an option: its parser, and the allowed values for the error message.
 struct Key {
   std::function<bool(const std::string&)> take;
   std::string allowed;
 };
 
-/// "key=value" words into their places. What is wrong with the first that is not understood; empty: nothing.
+/// Parses "key=value" words. Returns the error of the first wrong one; empty: no error.
 std::string take_all(const std::vector<std::string>& words, const std::map<std::string, Key>& keys) {
   std::vector<std::string> names;
   for (const auto& [name, key] : keys) names.push_back(name);
@@ -76,8 +76,9 @@ std::string take_all(const std::vector<std::string>& words, const std::map<std::
     const auto eq = word.find('=');
     const std::string name = word.substr(0, eq), value = eq == std::string::npos ? "" : word.substr(eq + 1);
     const auto it = keys.find(name);
-    if (it == keys.end()) return "'" + name + "' is not known there" + nearest(name, names);
-    if (value.empty() || !it->second.take(value)) return "'" + word + "': " + name + " is " + it->second.allowed;
+    if (it == keys.end()) return "unknown key '" + name + "'" + nearest(name, names);
+    if (value.empty() || !it->second.take(value))
+      return "'" + word + "': allowed for " + name + ": " + it->second.allowed;
   }
   return "";
 }
@@ -108,28 +109,28 @@ std::string Variant::transport_name() const {
 
 std::string Variant::excludes(const Case& what, bool across) const {
   const std::string test(name_of(what.test));
-  if (!only.empty() && !among(only, test)) return "it is for " + only + " alone";
-  if (!without.empty() && among(without, test)) return "it is without " + test;
-  if (!profile.empty() && what.test == Test::partitions && what.has("domain")) return "its domain is the profile's";
+  if (!only.empty() && !among(only, test)) return "the variant is limited to " + only;
+  if (!without.empty() && among(without, test)) return "the variant excludes " + test;
+  if (!profile.empty() && what.test == Test::partitions && what.has("domain")) return "the profile sets its domain";
   if (across && transport.kind == TransportKind::shared_memory) return "shared memory does not leave a host";
   if (across && what.test == Test::fanout)
-    return "its subscribers tell the writer by shared memory that they have a message, and are on its host";
+    return "its subscribers use shared memory to confirm a message to the writer, so all are on one host";
   if (!raw()) return "";
   if (what.test == Test::partitions || what.test == Test::discovery || what.test == Test::calls)
-    return "a limit of the machine has no " + test;
+    return "a raw transport has no " + test;
   if (implementation == "raw-udp" && what.size > most_datagram_bytes)
-    return "a datagram has at most " + format_size(most_datagram_bytes) + ", and the limit splits none";
+    return "a datagram has at most " + format_size(most_datagram_bytes) + ", and raw UDP does not split messages";
   if (implementation == "raw-shm" && what.size > ring_bytes) return "its ring holds " + format_size(ring_bytes);
   for (const char* word : {"warm-other-topic", "warm-same-participant-new-writer"})
-    if (what.has(word)) return "a limit of the machine has no topics and writers";
+    if (what.has(word)) return "a raw transport has no topics and writers";
   return "";
 }
 
 Result<Variant> Variant::parse(std::string_view text) {
   const auto bad = [&](const std::string& why) {
     return Error{
-        "bus.bad_variant", "'" + std::string(text) + "' is no variant: " + why,
-        "write NAME=IMPLEMENTATION[,KEY=VALUE]…, as udp=cyclonedds,multicast=all; keys: sonde-busprobe --help"};
+        "bus.bad_variant", "'" + std::string(text) + "' is not a variant: " + why,
+        "write NAME=IMPLEMENTATION[,KEY=VALUE]…, such as udp=cyclonedds,multicast=all; keys: sonde-busprobe --help"};
   };
   Variant v;
   v.text = text;
@@ -168,8 +169,8 @@ Result<Variant> Variant::parse(std::string_view text) {
               v.discovery.kind);
         },
         "simple, peers or server"}},
-      {"announce", {[&](const std::string& s) { return to_time(s, v.discovery.announce_s); }, "a time, as 500ms"}},
-      {"batch", {[&](const std::string& s) { return to_time(s, v.batch_s); }, "a time, as 50us"}},
+      {"announce", {[&](const std::string& s) { return to_time(s, v.discovery.announce_s); }, "a time, such as 500ms"}},
+      {"batch", {[&](const std::string& s) { return to_time(s, v.batch_s); }, "a time, such as 50us"}},
       {"spin",
        {[&](const std::string& s) {
           if (s != "auto" && s != "never") return to_time(s, v.spin_s) && v.spin_s <= 0.01;
@@ -188,7 +189,7 @@ Result<Variant> Variant::parse(std::string_view text) {
           v.identity = s;
           return true;
         },
-        "a name of the folder"}},
+        "an identity in the folder"}},
       {"receive-buffer",
        {[&](const std::string& s) {
           return to_size(s, most, bytes) && (v.transport.receive_buffer_bytes = bytes, true);
@@ -202,7 +203,7 @@ Result<Variant> Variant::parse(std::string_view text) {
           v.transport.interfaces = split(s, '+');
           return true;
         },
-        "names, addresses or networks, '+' between"}},
+        "names, addresses or networks, separated by '+'"}},
       {"unprotected",
        {[&](const std::string& s) { return choose(s, {{"yes", true}, {"no", false}}, v.unprotected); }, "yes or no"}},
       {"profile",
@@ -218,13 +219,13 @@ Result<Variant> Variant::parse(std::string_view text) {
           v.only = s;
           return only_tests(s);
         },
-        "names of tests, '+' between"}},
+        "names of tests, separated by '+'"}},
       {"without",
        {[&](const std::string& s) {
           v.without = s;
           return only_tests(s);
         },
-        "names of tests, '+' between"}},
+        "names of tests, separated by '+'"}},
   };
   if (const auto why = take_all(words, keys); !why.empty()) return bad(why);
   if (v.raw()) {
@@ -233,7 +234,7 @@ Result<Variant> Variant::parse(std::string_view text) {
                  {"raw-tcp", TransportKind::tcp4},
                  {"raw-shm", TransportKind::shared_memory}},
                 v.transport.kind))
-      return bad("limits of the machine are raw-udp, raw-tcp and raw-shm");
+      return bad("the raw transports are raw-udp, raw-tcp and raw-shm");
     for (const auto& word : words)
       if (!word.starts_with("receive-buffer=") && !word.starts_with("send-buffer=") &&
           !word.starts_with("unprotected=") && !word.starts_with("only=") && !word.starts_with("without="))
@@ -241,7 +242,7 @@ Result<Variant> Variant::parse(std::string_view text) {
   }
   if (v.security.empty() &&
       std::any_of(words.begin(), words.end(), [](const auto& word) { return word.starts_with("identity="); }))
-    return bad("identity is a name in the folder of security=");
+    return bad("identity needs security=, the folder that contains it");
   if (!v.profile.empty())
     for (const auto& word : words)
       if (!word.starts_with("profile=") && !word.starts_with("batch=") && !word.starts_with("only=") &&
@@ -318,8 +319,8 @@ std::vector<Q> Case::deciding() const {
 
 Result<Case> Case::parse(std::string_view text) {
   const auto bad = [&](const std::string& why) {
-    return Error{"bus.bad_case", "'" + std::string(text) + "' is no case: " + why,
-                 "write TEST[:KEY=VALUE,…], as latency:size=1KiB; tests and keys: sonde-busprobe --help"};
+    return Error{"bus.bad_case", "'" + std::string(text) + "' is not a case: " + why,
+                 "write TEST[:KEY=VALUE,…], such as latency:size=1KiB; tests and keys: sonde-busprobe --help"};
   };
   Case c;
   c.text = text;
@@ -327,7 +328,7 @@ Result<Case> Case::parse(std::string_view text) {
   const std::string name(text.substr(0, colon));
   const auto* const known = std::find(std::begin(tests), std::end(tests), name);
   if (known == std::end(tests))
-    return bad("there is no test '" + name + "'" + nearest(name, {std::begin(tests), std::end(tests)}));
+    return bad("unknown test '" + name + "'" + nearest(name, {std::begin(tests), std::end(tests)}));
   c.test = static_cast<Test>(known - std::begin(tests));
   const auto rest = colon == std::string_view::npos ? std::string_view{} : text.substr(colon + 1);
 
@@ -419,11 +420,11 @@ Result<Case> Case::parse(std::string_view text) {
     const auto base = std::count_if(bases.begin(), bases.end(), [&](const auto& w) { return c.has(w); });
     if (base > 1)
       return bad(
-          "of steady, first-ever, pause, warm-other-topic and warm-same-participant-new-writer only one at a time");
+          "steady, first-ever, pause, warm-other-topic and warm-same-participant-new-writer: only one at a time");
     if (c.treatment.empty()) c.treatment = {"first-ever"};
   }
   const std::uint32_t many = c.test == Test::discovery ? c.entities : c.test == Test::calls ? c.clients : c.subscribers;
-  if (c.processes > many) return bad("more processes than what runs in them, " + std::to_string(many));
+  if (c.processes > many) return bad("more processes than participants or threads in them, " + std::to_string(many));
   if (c.processes == 0) c.processes = c.test == Test::discovery ? many : std::min(many, most_processes);
   return c;
 }
@@ -498,18 +499,18 @@ Result<Options> Options::parse(const std::vector<std::string>& args, bool to_mea
     const auto it = known.find(args[k]);
     if (it == known.end())
       return Error{"bus.bad_option", "sonde-busprobe does not know '" + args[k] + "'" + nearest(args[k], names),
-                   "sonde-busprobe --help tells its options"};
+                   "sonde-busprobe --help lists its options"};
     if (k + 1 == args.size() || !it->second(args[k + 1])) {
       if (!deeper.code.empty()) return deeper;
       return Error{
           "bus.bad_option",
           "sonde-busprobe does not understand '" + args[k] + (k + 1 < args.size() ? " " + args[k + 1] : "") + "'",
-          "sonde-busprobe --help tells its options"};
+          "sonde-busprobe --help lists its options"};
     }
   }
   if (to_measure && (o.dir.empty() || o.variants.empty() || o.cases.empty()))
     return Error{"bus.bad_option", "sonde-busprobe run needs --dir, --variant and --case",
-                 "sonde-busprobe --help tells its options"};
+                 "sonde-busprobe --help lists its options"};
   if (o.epoch_length < 1 || o.epoch_length > 100000 || !(o.burst_s > 0) || !(o.budget_s >= 0) ||
       !std::isfinite(o.budget_s) || !(o.gap_s >= 0) || !(o.seconds >= 0 && o.seconds <= 3600))
     return Error{
@@ -519,12 +520,12 @@ Result<Options> Options::parse(const std::vector<std::string>& args, bool to_mea
   for (std::size_t k = 0; k < o.variants.size(); ++k)
     for (std::size_t j = 0; j < k; ++j)
       if (o.variants[k].name == o.variants[j].name)
-        return Error{"bus.bad_variant", "two variants are named '" + o.variants[k].name + "'",
-                     "give each a name of its own"};
+        return Error{"bus.bad_variant", "two variants have the name '" + o.variants[k].name + "'",
+                     "give each variant its own name"};
   for (std::size_t k = 0; k < o.cases.size(); ++k)
     for (std::size_t j = 0; j < k; ++j)
       if (o.cases[k].text == o.cases[j].text)
-        return Error{"bus.bad_case", "the case '" + o.cases[k].text + "' is there twice", "leave one out"};
+        return Error{"bus.bad_case", "the case '" + o.cases[k].text + "' is given twice", "leave one out"};
   return o;
 }
 

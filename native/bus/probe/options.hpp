@@ -1,5 +1,5 @@
 #pragma once
-/// What is measured: variants (ways over the bus) and cases (tests with their numbers), as they are written.
+/// Options of the probe: variants (an implementation and its transport) and cases (tests with their numbers).
 /// Any-thread.
 
 #include <cstdint>
@@ -17,30 +17,30 @@ enum class Test : std::uint8_t { latency, fanout, throughput, partitions, discov
 std::string_view name_of(Test test);
 std::string_view name_of(DiscoveryKind kind);
 
-/// One that programs are spread over.
+/// A host on which programs run.
 struct Host {
   std::string name;
-  std::vector<std::string> start;  ///< words before a program that has to run there; none: it is this one
+  std::vector<std::string> start;  ///< command that starts a program there; empty: this host
 };
 
 /// "shm=fastdds,transport=shared-memory": a name, and how to connect.
 struct Variant {
-  std::string name, implementation, options;  ///< options: what followed the implementation, as written
+  std::string name, implementation, options;  ///< options: the text after the implementation, as written
   Transport transport;
   Discovery discovery;
-  std::string security, identity = "probe";  ///< a folder of `sonde bus keys`, and who of those in it
+  std::string security, identity = "probe";  ///< a folder of `sonde bus keys`, and an identity in it
   double batch_s = 0, spin_s = -1;
-  std::string profile, profile_name;  ///< a file and a profile in it: instead of all of the above
+  std::string profile, profile_name;  ///< a file and a profile in it, instead of all of the above
   bool unprotected = false;
   std::string only, without;  ///< "latency+fanout": tests
-  std::string text;           ///< all of it
+  std::string text;           ///< the whole variant, as written
 
-  /// No bus: the machine's own way from program to program.
+  /// A raw transport between programs, not a bus.
   bool raw() const { return implementation.starts_with("raw-"); }
-  /// Whether what the user made, keys or a profile, has to be right before it can be measured.
+  /// Whether it uses files of the user, keys or a profile, which are checked first.
   bool brought() const { return !security.empty() || !profile.empty(); }
-  std::string transport_name() const;  ///< "udp4-multicast" where samples go by multicast
-  /// Why the case is not measured on it; empty: it is. across: its programs are on several hosts.
+  std::string transport_name() const;  ///< "udp4-multicast" if samples are multicast
+  /// The reason why the case is not measured on it; empty: it is. across: its programs are on several hosts.
   std::string excludes(const struct Case& what, bool across = false) const;
   /// Errors: bus.bad_variant.
   static Result<Variant> parse(std::string_view text);
@@ -48,7 +48,7 @@ struct Variant {
 
 struct Case {
   Test test = Test::latency;
-  std::size_t size = 64;  ///< B of a sample, its index and times (Message) included
+  std::size_t size = 64;  ///< of a sample, B, including its index and times (Message)
   std::uint32_t subscribers = 1, processes = 0, entities = 0, count = 1, clients = 1, calls = 100;
   Reliability reliability = Reliability::reliable;
   std::vector<std::string> treatment;  ///< words
@@ -57,12 +57,12 @@ struct Case {
   std::string text;            ///< as written
 
   bool has(std::string_view word) const;
-  /// Whether what follows a program's first message is told, too.
+  /// Whether the messages after the first one are recorded, too.
   bool early() const { return test == Test::first && treatment.size() == 1 && has("first-ever"); }
-  /// As the dataset has them; -1, "": no meaning in this test.
+  /// As in the dataset; -1, "": not applicable in this test.
   std::int64_t shown_size() const, shown_subscribers() const, shown_entities() const, shown_processes() const;
   std::string shown_treatment() const;
-  /// What it gives, and which of those the stopping rule waits for.
+  /// The quantities of the case, and those that the stopping rule waits for.
   std::vector<Q> gives() const, deciding() const;
   /// Errors: bus.bad_case.
   static Result<Case> parse(std::string_view text);
@@ -70,8 +70,8 @@ struct Case {
 
 struct Options {
   std::string dir, rule = "ci:2%";
-  std::vector<Host> hosts;              ///< none: this one alone
-  std::vector<std::string> interfaces;  ///< by which they reach each other; none: where the way to the others leads
+  std::vector<Host> hosts;              ///< empty: only this host
+  std::vector<std::string> interfaces;  ///< interfaces between the hosts; empty: those of the routes to the others
   std::vector<Variant> variants;
   std::vector<Case> cases;
   std::uint64_t seed = 1, cap = 100000, cap_bytes = 0;

@@ -1,37 +1,42 @@
 #pragma once
-/// What sonde-busprobe leaves in its run folder: one block file (core/block.hpp), `rank-00000.blk`. Any-thread.
+/// The format of the file that sonde-busprobe writes into its run folder: one block file (core/block.hpp),
+/// `rank-00000.blk`. Any-thread.
 ///
-/// A series is one quantity of one case over one variant. A record is what one visit (epoch) gave of one series, or at
-/// the end the stopping rule's answer about it. Fields, little-endian, in this order; K is the header's
-/// `record_length`:
+/// A series is one quantity of one case over one variant. A record has the samples of one series in one step
+/// (epoch), or at the end the decision of the stopping rule about it. Fields, little-endian, in this order; K is the
+/// header's `record_length`:
 ///   u4 kind      0 samples · 1 decision (n is 0, epoch the last one)
 ///   u4 variant, case, quantity   indices into the header's lists
-///   u4 epoch, n  n: samples in the record, 0 … K. What a visit has one value of has n = 1
-///   u4 code      kind 1: core/rule.hpp's Decision (1 converged, 2 cap, 3 drift). A series without such a record was
-///                not decided
+///   u4 epoch, n  n: samples in the record, 0 … K. A quantity with one value in a step has n = 1
+///   u4 code      kind 1: core/rule.hpp's Decision (1 converged, 2 cap, 3 drift). A series without such a record is
+///                undecided
 ///   u4 zero
 ///   f8 t0        s since measuring began
-///   f8 value[K]  in the quantity's unit. NaN: there was none (a message that never came)
-///   f4 offset[K] s after t0 at which each began; of what has no moment of its own 0
+///   f8 value[K]  in the quantity's unit. NaN: no value (a lost message)
+///   f4 offset[K] s after t0 at which each sample began; 0 for quantities without a time of their own
 ///
 /// Header, besides `fields`, `schema` ("bus/1"), `rank` 0, `ranks` 1:
-///   epoch_length  samples asked for a visit              record_length  K, at least that
-///   variants, implementations, versions, transports, discoveries, options, details: lists of text, one entry a
-///     variant. A raw limit is implementation "raw", transport "udp4", "tcp4" or "shared-memory", version and discovery
-///     "". transports, discoveries: as they were where it was tried, a profile's own, too; "in-process",
-///     "udp4-multicast"; "" of a profile that could not be. options: what followed the implementation, as given.
-///     details: what a person should know of it, or ""
-///   present       list of booleans: whether the variant could be measured at all
-///   cases, tests, sizes, subscribers, entities, processes, treatments: one entry a case. cases: as given. sizes in B,
-///     -1 and "": means nothing there. processes: over how many programs its subscribers, participants or clients are
-///     spread, where the way leaves a process
-///   quantities, units: one entry a quantity, those of `quantities` below, in its order
-///   deciding      list of [case, quantity]: the rule's answer about these ends the measuring; others are recorded
-///                 alongside
+///   epoch_length  requested samples in a step            record_length  K, at least that
+///   variants, implementations, versions, transports, discoveries, options, details: lists of text, one entry for
+///     each variant. A raw limit is implementation "raw", transport "udp4", "tcp4" or "shared-memory", version and
+///     discovery
+///     "". transports, discoveries: as found in the check, also for a profile; "in-process", "udp4-multicast"; "" for a
+///     profile that could not be checked. options: the text after the implementation, as given. details: a note for the
+///     user, or ""
+///   present       list of booleans: whether the variant was available
+///   cases, tests, sizes, subscribers, entities, processes, treatments: one entry for each case. cases: as given. sizes
+///     in B, -1 and "": not applicable. processes: number of programs that run its subscribers, participants or
+///     clients, for transports that leave a process
+///   quantities, units: one entry for each quantity, as in `quantities` below, in the same order
+///   deciding      list of [case, quantity]: the rule's decision about these quantities ends the measurement; others
+///   are
+///                 only recorded
 ///   cycles_per_s  of `cycles`           cycles_by "tsc", "cntvct", or "clock": then cycles are nanoseconds
-///   instructions  "counted" (user and kernel), "counted in user mode", or why not: then no series of instructions has
-///                 a sample
-///   load          list of 3, load average when measuring began       cores  how many processors the program may use
+///   instructions  "counted" (user and kernel), "counted in user mode", or the reason why not: then no series of
+///   instructions
+///                 has a sample
+///   load          list of 3, load average at the start of measuring       cores  number of processors that the program
+///   may use
 
 #include <array>
 #include <cstddef>
@@ -44,7 +49,7 @@ struct Quantity {
   std::string_view name, unit, text;
 };
 
-/// Where a quantity stands is its number in records: append only.
+/// The position of a quantity is its number in records: append only.
 inline constexpr std::array quantities{
     Quantity{"rtt", "s", "from before the write to when the answer is in the writer's hands"},
     Quantity{"publish", "s", "duration of the call that writes"},
@@ -122,7 +127,7 @@ enum class Q : std::uint32_t {
 };
 static_assert(static_cast<std::size_t>(Q::early) + 1 == quantities.size());
 
-/// The part of a record before value[K], offset[K].
+/// The fields of a record before value[K] and offset[K].
 struct RecordHead {
   std::uint32_t kind, variant, what, quantity, epoch, n, code, zero;
   double t0;

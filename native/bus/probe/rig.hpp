@@ -1,5 +1,5 @@
 #pragma once
-/// The programs of one case on one variant, in a domain of their own. Owner-thread.
+/// The programs of one case on one variant, in a separate domain. Owner-thread.
 
 #include <cstdint>
 #include <map>
@@ -12,34 +12,33 @@
 
 namespace sonde::bus::probe {
 
-/// What a program that tried said of a variant.
+/// The result of the check of a variant.
 struct Known {
   bool present = false;
-  bool across = true;  ///< it reaches other processes; else all ends are in one program
+  bool across = true;  ///< it reaches other processes; else all endpoints are in one program
   std::string version, transport, detail;
   DiscoveryKind discovery = DiscoveryKind::simple;
-  std::uint32_t domain = 0;  ///< of its profile, where it has one
+  std::uint32_t domain = 0;  ///< of its profile, if it has one
 };
 
-/// A host of several, as its own programs see it.
+/// One of several hosts, as seen by its own programs.
 struct Reached {
-  std::string host;                                ///< what it calls itself
-  std::string address;                             ///< by which the others reach it
+  std::string host;                                ///< its own host name
+  std::string address;                             ///< for the other hosts
   std::vector<std::string> addresses, interfaces;  ///< PlaceOptions of its programs
-  bool again = false;                              ///< one before it is the same machine
+  bool again = false;                              ///< an earlier host is the same machine
 };
 
-/// Domains that are in use by this run.
+/// The domains in use by this run.
 class Domains {
  public:
-  /// They are begun at a place of the range that differs between runs, for another may go on beside this one.
+  /// The first domain differs between runs, because several runs may be active at the same time.
   Domains(std::uint32_t first, std::uint32_t last, std::uint32_t begin)
       : first_(first), span_(last - first + 1), next_(begin % span_) {}
-  /// One that nobody has; where all are in use one that is not among `own`: two cases then share a domain, their topics
-  /// differ.
+  /// A free domain. If all are in use, one that is not in `own`: two cases then share a domain, with different topics.
   std::uint32_t take(const std::vector<std::uint32_t>& own = {});
   void give(std::uint32_t domain) { used_.erase(used_.find(domain)); }
-  /// A domain that a profile names is not for others.
+  /// Reserves the domain that a profile names.
   void keep(std::uint32_t domain) { used_.insert(domain); }
 
  private:
@@ -47,7 +46,7 @@ class Domains {
   std::multiset<std::uint32_t> used_;
 };
 
-/// A program's end of a way: where it is, and what it is called there.
+/// An endpoint in a program, with its name there.
 struct End {
   Program* program;
   std::string place, id;
@@ -56,30 +55,30 @@ struct End {
 struct Channel {
   std::string topic = {};
   bool best_effort = false, keep_all = false;
-  std::string to_partition = {}, from_partition = {};  ///< of the sender, of the receivers
+  std::string to_partition = {}, from_partition = {};  ///< of the sender, and of the receivers
 };
 
 class Rig {
  public:
-  /// reached: in the order of options.hosts; none where that is one host.
+  /// reached: in the order of options.hosts; empty for a single host.
   Rig(const Options& options, const Variant& variant, const Known& known, const std::vector<Reached>& reached,
       Domains& domains, Foreman& foreman);
   ~Rig();
 
-  /// Another program; of what does not leave a process always the first. Discovery's server, where there is one, is
-  /// started with the first.
+  /// Another program; always the first one for a transport that does not leave a process. The discovery server, if
+  /// any, starts together with the first program.
   Result<Program*> add(ProgramOptions how = {});
-  /// A participant. domain: 0 the rig's own; else one of more_domain().
+  /// Opens a participant. domain: 0: the rig's own; else one of more_domain().
   Result<void> open(const std::vector<End>& ends, std::uint32_t domain = 0);
   std::uint32_t more_domain();
-  /// From one to all of the others, all found.
+  /// Opens a channel from one sender to all receivers, and waits until all match.
   Result<void> channel(const End& sender, const std::vector<End>& receivers, const Channel& how);
-  /// Receivers exist: another sender for them.
+  /// Opens another sender for existing receivers.
   Result<void> sender_for(const End& sender, std::size_t receivers, const Channel& how);
-  /// What a program needs to know to make participants itself.
+  /// The parameters with which a program creates participants itself.
   Talk told(Talk talk, const Program& program) const;
-  /// One program of each machine that programs of this rig are on: whose counters make up those of all. Of a namespace
-  /// its keeper.
+  /// One program on each machine of this rig: the sum of their counters is that of all. For a namespace, the program
+  /// that holds it open.
   std::vector<Program*> counters() const;
 
   Foreman& foreman() { return foreman_; }
@@ -88,20 +87,19 @@ class Rig {
   const Options& options() const { return options_; }
   const Programs& programs() const { return programs_; }
   bool same_host() const { return !options_.across(); }
-  /// Whether the programs' clock is this one's, too. Where it is not and they are on one host, it is at least the same
-  /// for all of them.
+  /// Whether the programs use the same clock as this one. If not, programs on one host still share one clock.
   bool same_clock() const { return same_host() && (options_.hosts.empty() || options_.hosts.front().start.empty()); }
   const std::string& topic() const { return topic_; }
   std::uint32_t domain() const { return domains_used_.front(); }
   std::uint32_t next_burst() { return ++burst_; }
-  /// How many participants there will be at most: of discovery by peers, who are announced to one by one.
+  /// The largest number of participants, for discovery by peers, which contacts each of them.
   void expect(std::uint32_t participants) { expected_ = participants; }
-  /// Discovery by peers: all name the participant that begins first, on the first host, instead of each naming all.
+  /// For discovery by peers: all name only the first participant, on the first host, instead of all participants.
   void name_first() { hub_ = true, expected_ = 1; }
-  /// Puts programs that follow into a namespace of their own. False: it cannot be had; `why`.
+  /// Starts the next programs in a separate namespace. False: that is not possible; `why`.
   bool enclose(std::string& why);
   Program* keeper() { return keeper_; }
-  /// All its programs begin to end.
+  /// Starts to end all its programs.
   void dismiss();
 
  private:

@@ -1,7 +1,7 @@
 #pragma once
-/// How the programs of a measurement are told what to do: one line a command, one line an answer, on standard input and
-/// output, so that a program behind a launcher is spoken with as one of this host. Never while something is timed.
-/// Any-thread but for LineReader.
+/// Commands for the programs of a measurement and their answers: one line each, on standard input and output, so that a
+/// program behind a launcher works like one on this host. No command is sent during a timed measurement. Any-thread,
+/// except for LineReader.
 
 #include <cmath>
 #include <functional>
@@ -38,11 +38,11 @@ class Talk {
     else return with(key, std::vector<double>{static_cast<double>(value)});
   }
   Talk& with(std::string_view key, const std::vector<double>& values);
-  Talk& with(std::string_view key, const std::vector<std::string>& words);  ///< that hold no ','
+  Talk& with(std::string_view key, const std::vector<std::string>& words);  ///< the words contain no ','
 
   bool has(std::string_view key) const { return values_.find(key) != values_.end(); }
-  const std::string& text(std::string_view key) const;  ///< "" where there is none
-  /// `fallback` where there is none, or it is no number.
+  const std::string& text(std::string_view key) const;  ///< "" for a missing key
+  /// The number of a key; `fallback` for a missing key or a text that is no number.
   template <typename T> T number(std::string_view key, T fallback = {}) const {
     T value{};
     return sonde::number(std::string_view(text(key)), value) ? value : fallback;
@@ -50,8 +50,8 @@ class Talk {
   std::vector<double> numbers(std::string_view key) const;
   std::vector<std::string> words(std::string_view key) const;
 
-  std::string line() const;                                 ///< with its end
-  static std::optional<Talk> parse(std::string_view line);  ///< without
+  std::string line() const;                                 ///< with the line end
+  static std::optional<Talk> parse(std::string_view line);  ///< without the line end
   static Talk ok() { return Talk("ok"); }
   static Talk failed(const Error& e) {
     return std::move(Talk("error").with("code", e.code).with("what", e.what).with("hint", e.hint));
@@ -63,12 +63,12 @@ class Talk {
   std::map<std::string, std::string, std::less<>> values_;
 };
 
-/// Lines of a descriptor. Owner-thread.
+/// Reads lines from a descriptor. Owner-thread.
 class LineReader {
  public:
   explicit LineReader(int fd) : fd_(fd) {}
   enum class Got { line, later, end };
-  /// Waits at most `wait_ms` (-1: without end).
+  /// Waits at most `wait_ms` (-1: no limit).
   Got next(std::string& line, int wait_ms);
 
  private:
@@ -76,7 +76,7 @@ class LineReader {
   std::string held_;
 };
 
-/// All of it, or false: nobody reads any more.
+/// Writes all of it; false: the other end is closed.
 bool write_line(int fd, std::string_view line);
 
 }  // namespace sonde::bus::probe

@@ -1,6 +1,5 @@
 #pragma once
-/// A way from program to program: an endpoint of the bus, or of a limit of the machine. What is measured is written
-/// against this alone.
+/// A transport between programs: endpoints of the bus, or of a raw transport. Measurements use only this interface.
 
 #include <cstdint>
 #include <functional>
@@ -14,11 +13,11 @@
 
 namespace sonde::bus::probe {
 
-/// Owner-thread, as Receiver but for wake().
+/// Owner-thread, like Receiver except for wake().
 class Sender {
  public:
   virtual ~Sender() = default;
-  /// Of receivers that tell an address. Error: bus.failed.
+  /// Connects to receivers by their addresses. Error: bus.failed.
   virtual Result<void> connect(const std::vector<std::string>&) { return {}; }
   virtual Result<void> write(Message& message) = 0;
   virtual void flush() {}
@@ -30,13 +29,13 @@ class Receiver {
  public:
   virtual ~Receiver() = default;
   using Taker = std::function<void(Bytes body)>;
-  /// Sleeps until there is something, and hands on all that is there. 0: the deadline has passed, or wake().
+  /// Sleeps until messages arrive, and hands all of them on. 0: the deadline has passed, or wake().
   virtual std::size_t receive(const Taker& taker, Deadline deadline) = 0;
-  /// The same without any wait.
+  /// The same without waiting.
   virtual std::size_t look(const Taker& taker) = 0;
-  /// Ends a receive() that waits, or the next one.
+  /// Ends a waiting receive(), or the next one.
   virtual void wake() = 0;
-  /// What a sender needs to know; empty: nothing.
+  /// The address for senders; empty: not needed.
   virtual std::string address() const { return ""; }
   virtual bool wait_matched(std::size_t, Deadline) { return true; }
   virtual std::int64_t matched() { return -1; }
@@ -45,29 +44,29 @@ class Receiver {
 struct EndOptions {
   std::string topic;
   bool best_effort = false;
-  bool keep_all = false;  ///< else the last 64, as the library's default
+  bool keep_all = false;  ///< else the last 64, the default of the library
   std::vector<std::string> partitions;
 };
 
-/// What endpoints are made in: a participant.
+/// A place for endpoints: a participant.
 class Place {
  public:
   virtual ~Place() = default;
   virtual Result<std::unique_ptr<Sender>> sender(const EndOptions& options) = 0;
   virtual Result<std::unique_ptr<Receiver>> receiver(const EndOptions& options) = 0;
-  virtual std::shared_ptr<Bus> bus() { return nullptr; }  ///< null: of a limit of the machine
+  virtual std::shared_ptr<Bus> bus() { return nullptr; }  ///< null for a raw transport
 };
 
 struct PlaceOptions {
-  std::uint32_t domain = 0;  ///< where the variant's profile says none
+  std::uint32_t domain = 0;  ///< unless the variant's profile names one
   std::string participant;
   std::vector<std::string> peers, servers;
   bool serve = false;
-  /// Where neither the variant nor its profile says: addresses of IPv4, and what to take of IPv6; none: loopback.
+  /// Used if neither the variant nor its profile names any: IPv4 addresses, and interfaces for IPv6; empty: loopback.
   std::vector<std::string> addresses = {}, interfaces = {};
 };
 
-/// The profile that a variant means there. Errors: as load_profile(), check().
+/// The profile of a variant in a place. Errors: as load_profile(), check().
 Result<Profile> profile_of(const Variant& variant, const PlaceOptions& options);
 /// Errors: as Bus::open(); bus.failed.
 Result<std::unique_ptr<Place>> open_place(const Variant& variant, const PlaceOptions& options);

@@ -109,7 +109,7 @@ Result<Profile> profile_of(const Variant& variant, const PlaceOptions& options) 
     profile = std::move(*loaded);
   } else {
     if (!variant.security.empty()) {
-      // By the schema of profiles, which knows what the files of a folder are called.
+      // The schema of profiles knows the file names of a folder of keys.
       auto parsed = parse_profile(
           "<sonde-bus version=\"1\"><profile name=\"probe\"><security folder=" + quoted(variant.security) +
           " identity=" + quoted(variant.identity) + "/></profile></sonde-bus>");

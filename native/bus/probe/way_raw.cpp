@@ -1,5 +1,5 @@
-// The limits of the machine: a datagram, a byte stream, a ring in shared memory. Whoever waits sleeps in the kernel, as
-// the bus's readers do.
+// Raw transports: a datagram, a byte stream, a ring in shared memory. Waiting threads sleep in the kernel, like the
+// readers of the bus.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -59,12 +59,12 @@ Result<sockaddr_in> parse_place(const std::string& text) {
   std::uint16_t port = 0;
   if (colon == std::string::npos || !number(std::string_view(text).substr(colon + 1), port) ||
       ::inet_pton(AF_INET, text.substr(0, colon).c_str(), &at.sin_addr) != 1)
-    return Error{"bus.failed", "'" + text + "' is no address of IPv4 with a port", ""};
+    return Error{"bus.failed", "'" + text + "' is not an IPv4 address with a port", ""};
   at.sin_port = htons(port);
   return at;
 }
 
-/// Where a socket listens.
+/// The address where a socket listens.
 sockaddr_in place_of(int fd) {
   sockaddr_in at{};
   socklen_t n = sizeof at;
@@ -88,7 +88,7 @@ void set_buffers(int fd, const Variant& v) {
   set(SO_SNDBUF, SO_SNDBUFFORCE, v.transport.send_buffer_bytes);
 }
 
-/// recv() ends by itself after `left_ms`, -1: never. A system call only where that changes from ever to never.
+/// Sets the timeout of recv() to `left_ms`, -1: no timeout. Makes a system call only if this changes.
 class Patience {
  public:
   void set(int fd, Deadline deadline) {
@@ -285,10 +285,10 @@ class TcpReceiver final : public Receiver {
 struct Ring {
   static constexpr std::uint64_t capacity = 8u << 20;
   alignas(64) std::atomic<std::uint64_t> head;  ///< bytes ever written
-  std::atomic<std::uint32_t> filled;            ///< changes when something was written, the reader sleeps on it
+  std::atomic<std::uint32_t> filled;            ///< changes with each write; the reader sleeps on it
   std::atomic<std::uint32_t> reader_sleeps;
   alignas(64) std::atomic<std::uint64_t> tail;  ///< bytes ever read
-  std::atomic<std::uint32_t> emptied;           ///< likewise the writer
+  std::atomic<std::uint32_t> emptied;           ///< changes with each read; the writer sleeps on it
   std::atomic<std::uint32_t> writer_sleeps;
   alignas(64) std::byte data[capacity];
 };
@@ -345,7 +345,7 @@ class ShmSender final : public Sender {
     const auto length = static_cast<std::uint64_t>(body.size());
     const std::uint64_t needs = sizeof length + padded(length);
     if (needs > Ring::capacity)
-      return Error{"bus.failed", "the ring holds no message of " + std::to_string(length) + " B", ""};
+      return Error{"bus.failed", "the ring is too small for a message of " + std::to_string(length) + " B", ""};
     const Deadline deadline = Deadline::in_s(1);
     for (const auto& to : to_) {
       Ring& ring = **to;
@@ -355,7 +355,7 @@ class ShmSender final : public Sender {
         ring.writer_sleeps = 1;
         if (Ring::capacity - (head - ring.tail.load()) < needs) futex_wait(ring.emptied, seen, 100);
         ring.writer_sleeps = 0;
-        if (deadline.passed()) return Error{"bus.timed_out", "no place in the ring within 1 s", ""};
+        if (deadline.passed()) return Error{"bus.timed_out", "the ring stayed full for 1 s", ""};
       }
       put(ring, head, &length, sizeof length);
       put(ring, head + sizeof length, body.data(), length);
@@ -396,7 +396,7 @@ class ShmReceiver final : public Receiver {
          ring.head.load(std::memory_order_acquire) != tail; ++n) {
       std::uint64_t length = 0;
       std::memcpy(&length, ring.data + tail % Ring::capacity,
-                  sizeof length);  // never divided: all begin at multiples of 8
+                  sizeof length);  // never split: all start at multiples of 8
       const std::uint64_t place = (tail + sizeof length) % Ring::capacity;
       if (length > Ring::capacity) break;
       if (place + length <= Ring::capacity) {
@@ -456,7 +456,7 @@ class RawPlace final : public Place {
   }
 
  private:
-  Variant variant_;  ///< ends refer to it: they go before their place
+  Variant variant_;  ///< endpoints refer to it, and are destroyed before their place
   std::string at_;   ///< the address to listen at
 };
 

@@ -1,6 +1,6 @@
 #pragma once
-/// What every libFuzzer harness needs: the input as text or piece by piece, and how it reports a broken promise.
-/// Any-thread.
+/// The common part of every libFuzzer harness: the input as text or piece by piece, and how it reports a broken
+/// promise. Any-thread.
 
 #include <algorithm>
 #include <cstddef>
@@ -58,7 +58,7 @@ inline void hold(const std::string& what) {
   std::abort();
 }
 
-/// Ends the process unless `kept`.
+/// Ends the process if `kept` is false.
 inline void hold(bool kept, const char* promise) {
   if (!kept) hold(std::string(promise));
 }

@@ -1,5 +1,5 @@
-// libFuzzer: host lists, durations, sizes, powers and percent-encoded words, which stand in options and in files of
-// others. The first byte says which.
+// libFuzzer: host lists, durations, sizes, powers and percent-encoded words, which occur in options and in files of
+// others. The first byte selects one.
 #include <cmath>
 #include <cstdint>
 #include <string>

@@ -30,9 +30,9 @@ const RuleInfo ci_info{
 
 namespace {
 
-/// At each peek: leaves out the warm-up, tests what is left for drift, and if there is none asks whether the
-/// median is known well enough. State: the sketch, at most about 20 KiB. A peek sorts what the sketch holds, at
-/// most 4096 values.
+/// At each peek: leaves out the warm-up and tests the rest for drift. Without drift it checks whether the median has
+/// the required precision. State: the sketch, at most about 20 KiB. A peek sorts the values of the sketch, at most
+/// 4096.
 class Ci final : public RuleBase {
  public:
   Ci(const Options& options, const RuleContext& context)
@@ -52,8 +52,7 @@ class Ci final : public RuleBase {
     return grid_.due(sketch_.epochs()) ? peek() : Decision::proceed;
   }
 
-  /// What came since the last peek is looked at, too. Where there is no more to come, two looks in a row without a
-  /// steady level are drift.
+  /// The samples since the last peek are tested, too. At the end, two tests in a row without a steady level are drift.
   Decision at_cap() override {
     const Decision last = grid_.unseen(sketch_.epochs()) ? peek() : Decision::proceed;
     return last == Decision::proceed && drifting_ >= 2 ? Decision::drift : last;
@@ -95,15 +94,15 @@ class Ci final : public RuleBase {
           " of the median, but it reaches over too many ranks to be trusted after " + epochs());
       return Decision::proceed;
     }
-    // Whoever looks often stops where the interval happens to come out narrow, and so too short. The first look has
-    // no such choice; later ones must agree with the next.
+    // Frequent peeks stop when the interval is narrow by chance, which is too early. The first peek has no such choice;
+    // later ones must agree with the next.
     const bool agreed = peeks_ == 1 || narrow_at_ + 1 == peeks_;
     narrow_at_ = peeks_;
     return agreed ? Decision::converged : Decision::proceed;
   }
 
-  /// A narrow interval that spans many ranks is narrow because the delays seen so far happen to crowd there;
-  /// the next regime may be on the other side. Where all delays lie close together that does no harm.
+  /// A narrow interval that spans many ranks is narrow because the delays so far crowd there by chance; the next regime
+  /// may be on the other side. If all delays are close together this does no harm.
   bool firm(const stats::Batches& view, const stats::PooledMedian& found) const {
     double total = 0, below = 0, above = 0;
     for (const auto& v : view.values) {

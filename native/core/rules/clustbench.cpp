@@ -48,11 +48,11 @@ namespace {
 /// [0, n - length), their power spectra |X_k|^2 compared by Euclidean distance, and
 /// 1 - (mean distance of pairs) / (mean norm) > criterion stops.
 ///
-/// As clustbench's C code but for this: windows are drawn from a seeded generator instead of rand() that is never
-/// seeded; its sums start from zero; windows of no samples or without a place to begin, which there divide by
-/// zero, mean that it goes on; so do spectra without any power (0 / 0), since NaN > criterion is false there too.
-/// Epochs are ignored, as there are none in clustbench. State: the whole series, 8 bytes a sample up to the cap,
-/// since windows lie anywhere in it.
+/// As clustbench's C code, with these differences: windows are drawn from a seeded generator instead of rand(), which
+/// is never seeded; its sums start from zero; windows without samples or without a place to begin, which divide by zero
+/// there, mean that it goes on; so do spectra without any power (0 / 0), because NaN > criterion is false there too.
+/// Epochs are ignored, because clustbench has none. State: the whole series, 8 bytes per sample up to the cap, because
+/// windows may be anywhere in it.
 class Clustbench final : public RuleBase {
  public:
   Clustbench(bool keep_mean, const Options& options, const RuleContext& context)

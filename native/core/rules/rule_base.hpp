@@ -1,6 +1,5 @@
 #pragma once
-/// What all rules share: counting, the cap, leaving out NaN, and repeating a decision once it is made.
-/// Owner-thread.
+/// The common part of all rules: counting, the cap, leaving out NaN, and repeating a decision. Owner-thread.
 
 #include <cstdint>
 #include <functional>
@@ -15,7 +14,7 @@
 
 namespace sonde::rules {
 
-/// Values of a rule's options by name; every option is there.
+/// Values of a rule's options by name, with every option.
 using Options = std::map<std::string, double, std::less<>>;
 
 /// One line of the registry.
@@ -59,15 +58,15 @@ class RuleBase : public Rule {
   std::string why_ = "no samples yet";
 };
 
-/// Fixed grid of peeks: at `first`, then each `growth` times the last, at least one more. Peeking after every
-/// epoch would give chance as many occasions to look like convergence.
+/// Fixed grid of peeks: at `first`, then each `growth` times the last, at least one more. A peek after every epoch
+/// would give chance too many occasions to look like convergence.
 class PeekGrid {
  public:
   PeekGrid(std::uint64_t first, double growth) : next_(first), growth_(growth) {}
   bool due(std::uint64_t count) const { return count >= next_; }
   /// Moves past `count`, where a peek was taken.
   void advance(std::uint64_t count);
-  /// Whether something came after the last peek. Not before the first: that few are too few at the cap, too.
+  /// Whether samples came after the last peek. False before the first peek: so few are not enough at the cap either.
   bool unseen(std::uint64_t count) const { return last_ > 0 && count > last_; }
 
  private:

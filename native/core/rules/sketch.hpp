@@ -1,11 +1,11 @@
 #pragma once
-/// A series of epochs in bounded memory: what a rule needs to know of it, however long it grows.
+/// A series of epochs in bounded memory: the information that a rule needs, however long the series grows.
 ///
-/// Up to 64 batches of consecutive epochs, each with up to 64 values that stand for equal shares of its samples.
-/// At the 64th batch, neighbours are merged in pairs, so that dependence between epochs is left behind within
-/// batches. Merging and thinning keep every rank right on average: values are taken at equal steps of rank from
-/// a random start (seeded). At most about 20 KiB a cell, 4 bytes a sample until then; values are held as float
-/// (6e-8 relative). Owner-thread.
+/// Up to 64 batches of consecutive epochs, each with up to 64 values that represent equal shares of its samples. At the
+/// 64th batch, neighbours are merged in pairs, so that dependence between epochs stays within batches. Merging and
+/// thinning keep every rank correct on average: values are taken at equal steps of rank from a random start (seeded).
+/// At most about 20 KiB per cell, 4 bytes per sample until then; values are stored as float (6e-8 relative).
+/// Owner-thread.
 ///
 /// Source of the merging tree: Manku, Rajagopalan and Lindsay, SIGMOD 1998, 426-435.
 
@@ -29,7 +29,7 @@ class EpochSketch {
   std::uint64_t epochs() const { return epochs_; }
   std::uint64_t samples() const { return samples_; }
 
-  /// What it holds, tidy. The last batch may be smaller than the others.
+  /// The content in order. The last batch may be smaller than the others.
   stats::Batches view() const;
 
   std::size_t bytes() const;

@@ -83,7 +83,7 @@ class Spectral final : public RuleBase {
     return peek();
   }
 
-  /// What came since the last peek is looked at, too, and two looks in a row that differ are drift.
+  /// The samples since the last peek are tested, too, and two tests in a row that differ are drift.
   Decision at_cap() override {
     const Decision last = grid_.unseen(epochs_) ? peek() : Decision::proceed;
     return last == Decision::proceed && apart_ >= 2 ? Decision::drift : last;
@@ -210,7 +210,7 @@ class Spectral final : public RuleBase {
       return ++apart_ >= patience_ ? Decision::drift : Decision::proceed;
     }
     apart_ = 0;
-    // What chance alone does to two halves is how well either is known.
+    // The differences of halves by chance are the precision of either half.
     std::sort(spectra.begin(), spectra.end());
     std::sort(levels.begin(), levels.end());
     const std::size_t at = static_cast<std::size_t>(0.95 * permutations);

@@ -23,7 +23,7 @@ std::vector<double> autocovariances(std::span<const double> x) {
   const Fft fft(padded);
   fft.forward(work);
   for (auto& w : work) w = std::norm(w);
-  fft.forward(work);  // real and even: forward and inverse differ by the scale alone
+  fft.forward(work);  // real and even: forward and inverse differ only by the scale
   std::vector<double> out(x.size());
   for (std::size_t k = 0; k < out.size(); ++k) out[k] = work[k].real() / static_cast<double>(padded);
   return out;
@@ -47,7 +47,7 @@ double effective_samples(std::span<const double> x) {
   if (has_nan(x)) return nan;
   if (x.size() < 4 || variance_about(x, mean(x)) == 0) return n;
   const std::vector<double> gamma = autocovariances(x);
-  // Sums of neighbours are positive and falling for a reversible chain; the first that is not is noise.
+  // Sums of neighbours are positive and falling for a reversible chain; the first that is not, is noise.
   double sum = 0, least = gamma[0] + gamma[1];
   for (std::size_t k = 0; k + 1 < gamma.size(); k += 2) {
     const double pair = gamma[k] + gamma[k + 1];

@@ -1,5 +1,5 @@
 #pragma once
-/// Samples put together by the epoch they were taken in. Any-thread.
+/// Samples grouped by their epoch. Any-thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace sonde::stats {
 
-/// Epochs in ascending order of number, the samples of each in the order given. Negative epochs are left out. x
-/// and epoch must have the same length, else there are no epochs. Holds a copy of the samples.
+/// Epochs in ascending order of number, the samples of each in the order given. Negative epochs are left out. x and
+/// epoch must have the same length, otherwise there are no epochs. Contains a copy of the samples.
 class Epochs {
  public:
   Epochs(std::span<const double> x, std::span<const std::int32_t> epoch);
@@ -18,7 +18,7 @@ class Epochs {
   /// All samples that belong to an epoch.
   std::span<const double> samples() const { return samples_; }
   std::span<const double> operator[](std::size_t k) const;
-  /// Where in x the first sample of epoch k stood.
+  /// The position in x of the first sample of epoch k.
   std::size_t first_index(std::size_t k) const { return first_[k]; }
 
  private:

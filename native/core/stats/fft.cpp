@@ -29,7 +29,7 @@ Fft::Fft(std::size_t n) : n_(n), padded_(std::has_single_bit(n) ? n : std::bit_c
   if (padded_ == n) return;
   chirp_.resize(n);
   kernel_.assign(padded_, 0);
-  std::size_t square = 0;  // j^2 mod 2n, kept small so that the angle keeps its digits
+  std::size_t square = 0;  // j^2 mod 2n, small, so that the angle stays precise
   for (std::size_t j = 0; j < n; ++j) {
     chirp_[j] = unit_root(square, 2 * n);
     kernel_[j] = std::conj(chirp_[j]);
@@ -65,7 +65,7 @@ void Fft::forward(std::span<Complex> x) const {
   std::vector<Complex> work(padded_, 0);
   for (std::size_t j = 0; j < n_; ++j) work[j] = times(x[j], chirp_[j]);
   radix2(work);
-  // the inverse as the conjugate of the forward transform of the conjugate
+  // The inverse as the conjugate of the forward transform of the conjugate
   for (std::size_t j = 0; j < padded_; ++j) work[j] = std::conj(times(work[j], kernel_[j]));
   radix2(work);
   const double scale = 1 / static_cast<double>(padded_);

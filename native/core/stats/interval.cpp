@@ -26,18 +26,18 @@ std::vector<double> sorted_copy(std::span<const double> x) {
 
 Interval student_of_medians(std::span<const double> medians, double level) {
   if (*std::min_element(medians.begin(), medians.end()) <= 0) return mean_ci(medians, level);
-  // delays are skewed to the right, their logarithms hardly
+  // Delays are skewed to the right, their logarithms hardly
   std::vector<double> logs(medians.size());
   std::transform(medians.begin(), medians.end(), logs.begin(), [](double v) { return std::log(v); });
   const Interval i = mean_ci(logs, level);
   return {std::exp(i.low), std::exp(i.high)};
 }
 
-/// How far the share of samples up to m is from p, in standard errors that rest on the differences between epochs.
+/// The distance of the share of samples up to m from p, in standard errors from the differences between epochs.
 ///
-/// Shares near 0 or 1 are skewed, and there the error seen is small just where the share is off. It is therefore
-/// that of an independent share of p, times the larger of the variance inflations seen at m and at the sample
-/// quantile. At the median the error seen is good enough: pooled_median.
+/// Shares near 0 or 1 are skewed, and the observed error is small exactly if the share is off. The error is therefore
+/// that of an independent share of p, times the larger of the variance inflations at m and at the sample quantile. At
+/// the median the observed error is good enough: pooled_median.
 class Shares {
  public:
   Shares(const Epochs& epochs, double p, double sample_quantile)
@@ -46,8 +46,8 @@ class Shares {
     inflation_ = inflation(count(sample_quantile));
   }
 
-  /// Whether the quantile is surely not beyond all samples. Few of a rare event say little about its inflation, and
-  /// then it is at least that of independent samples.
+  /// Whether the quantile is certainly not beyond all samples. A few rare events say little about its inflation, which
+  /// is then at least that of independent samples.
   bool bounds(double t) const {
     const double least = std::max(inflation_, 1 / total_);
     return std::min(p_, 1 - p_) > t * std::sqrt(p_ * (1 - p_) * least);
@@ -57,7 +57,7 @@ class Shares {
     const double share = count(m);
     if (share == p_) return 0;
     const double variance = p_ * (1 - p_) * std::max(inflation_, inflation(share));
-    return (share - p_) / std::sqrt(variance);  // all epochs alike: infinite, and rightly so
+    return (share - p_) / std::sqrt(variance);  // all epochs alike: infinite, which is correct
   }
 
  private:
@@ -71,7 +71,7 @@ class Shares {
     return sum / total_;
   }
 
-  /// Of a ratio of sums over epochs, which may differ in length: Cochran, Sampling Techniques, 1977, ch. 6.
+  /// Variance of a ratio of sums over epochs, which may differ in length: Cochran, Sampling Techniques, 1977, ch. 6.
   double variance_of(double share) const {
     double squares = 0;
     for (std::size_t k = 0; k < sorted_.size(); ++k) {
@@ -108,7 +108,7 @@ Ranks quantile_ranks(std::uint64_t n, double p, double level) {
     return mass * static_cast<double>(n - k) * odds / static_cast<double>(k + 1);
   };
   double sum = binomial_pmf(low, n, p), left = below(low, sum), right = above(high, sum);
-  // so that a level which is met exactly is not missed by rounding
+  // So that a level that is met exactly is not missed by rounding
   const double enough = level - 1e-13;
   while (sum < enough) {
     const bool can_left = low > 1, can_right = high + 1 < n;

@@ -77,8 +77,8 @@ struct Grouped {
   std::size_t cells() const { return count.size(); }
 };
 
-/// As many cells as the likelihood needs: the ends one value a cell, for there the shift is decided; between them
-/// so many that what is lost is a fraction of a percent of the information.
+/// The number of cells that the likelihood needs: at the ends one value per cell, because they decide the shift;
+/// between them enough that the loss is a fraction of a percent of the information.
 constexpr std::size_t end_cells = 48, middle_cells = 160;
 
 Grouped group(std::span<const double> sorted) {
@@ -90,7 +90,7 @@ Grouped group(std::span<const double> sorted) {
   const double to_median = quantile_sorted(sorted, 0.5) - g.least;
   g.scale = to_median > 0 ? to_median : range;
 
-  // Values nearer than rounding lets tell them apart are one value.
+  // Values that rounding cannot distinguish are one value.
   std::vector<double> value, count;
   const double apart = 1e-7 * g.scale;
   double step = range;
@@ -202,7 +202,7 @@ class Profile {
   std::vector<double> log_;
 };
 
-/// Bounds of log((min - shift)/scale). At the upper one the law is a normal but for one part in a thousand.
+/// Bounds of log((min - shift)/scale). At the upper one the law is a normal except for one part in a thousand.
 constexpr double t_least = -14, t_most = 9;
 
 /// Golden-section search of a maximum between two points around it.
@@ -333,7 +333,7 @@ double ks_p(std::span<const double> x, const Lognormal3& fit, std::size_t replic
     }
     std::sort(sample.begin(), sample.end());
     const Lognormal3 again = fit_sorted(sample, group(sample), start);
-    // a simulated set that collapsed to fewer than three values says nothing against the law
+    // A simulated set that collapsed to fewer than three values is no evidence against the law
     if (std::isnan(again.shift) || ks_sorted(sample, again) >= seen) ++as_far;
   }
   return (static_cast<double>(as_far) + 1) / (static_cast<double>(replicates) + 1);

@@ -16,11 +16,10 @@ struct Lognormal3 {
   double ks;                ///< largest distance between the samples' distribution and the fitted one
   double loglik;            ///< sum of log densities, nats
   std::uint64_t n;
-  bool converged;  ///< false: fewer than 3 distinct values, NaN, or no tail to the right to tell shift from mu
+  bool converged;  ///< false: fewer than 3 distinct values, NaN, or no tail to the right to separate shift from mu
 };
 
-/// Fits. x: unsorted, ties allowed. When not converged the parameters are the best found, or NaN when there
-/// were none to find.
+/// Fits. x: unsorted, ties allowed. When not converged the parameters are the best found, or NaN if none were found.
 Lognormal3 fit_lognormal3(std::span<const double> x);
 
 double lognormal3_cdf(double x, const Lognormal3& fit);
@@ -31,12 +30,12 @@ double lognormal3_quantile(double p, const Lognormal3& fit);
 /// Kolmogorov-Smirnov distance of the samples from the fit. Empty or NaN: NaN.
 double ks_distance(std::span<const double> x, const Lognormal3& fit);
 
-/// Probability of a distance at least as large as seen if the law is lognormal: the parameters were estimated, so
-/// Kolmogorov's own table does not hold, and the fit is repeated on `replicates` simulated sets instead
-/// (Stute, Gonzalez Manteiga and Presedo Quindimil, Metrika 40, 1993, 243-256). fit: of x. Simulated samples are
-/// rounded as the samples are. With more than max_samples of x, so many at most are taken, evenly spaced, and
-/// fitted anew: with very many any law is rejected, and spacing thins dependence. The answer is a multiple of
-/// 1 / (replicates + 1). NaN when the fit has no parameters, fewer than 3 distinct values, or replicates = 0.
+/// Probability of a distance at least as large as observed if the law is lognormal: the parameters were estimated, so
+/// Kolmogorov's own table does not hold, and the fit is repeated on `replicates` simulated sets instead (Stute,
+/// Gonzalez Manteiga and Presedo Quindimil, Metrika 40, 1993, 243-256). fit: of x. Simulated samples are rounded like
+/// the samples. If x has more than max_samples samples, at most max_samples evenly spaced ones are used and fitted
+/// again: with very many samples any law is rejected, and spacing thins dependence. The answer is a multiple of 1 /
+/// (replicates + 1). NaN if the fit has no parameters, with fewer than 3 distinct values, or with replicates = 0.
 double ks_p(std::span<const double> x, const Lognormal3& fit, std::size_t replicates, std::uint64_t seed,
             std::size_t max_samples = 500);
 

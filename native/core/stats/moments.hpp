@@ -1,5 +1,5 @@
 #pragma once
-/// What several files of core/stats need to say about a span before they start. Any-thread.
+/// Checks and moments of a span that several files of core/stats need. Any-thread.
 
 #include <algorithm>
 #include <cmath>
@@ -15,8 +15,8 @@ inline bool has_nan(std::span<const double> x) {
   return std::any_of(x.begin(), x.end(), [](double v) { return std::isnan(v); });
 }
 
-/// Mean in two passes: the second adds what the first lost to rounding, so that a constant series gives its value
-/// to the last bit. Empty: NaN.
+/// Mean in two passes: the second adds the rounding errors of the first, so that a constant series gives its value to
+/// the last bit. Empty: NaN.
 inline double mean(std::span<const double> x) {
   if (x.empty()) return nan;
   double sum = 0;

@@ -14,8 +14,8 @@ namespace {
 
 bool by_value(const WeightedSample& a, const WeightedSample& b) { return a.value < b.value; }
 
-/// Mean share at or below a value that moves upwards, and the variance of that mean, kept up to date in O(1) a
-/// sample. Shares are weighted by the batches' sizes (a ratio estimate).
+/// Mean share at or below a value that moves upwards, and the variance of that mean, updated in O(1) per sample. Shares
+/// are weighted by the batches' sizes (a ratio estimate).
 class Shares {
  public:
   Shares(std::vector<double> weight) : weight_(std::move(weight)), below_(weight_.size(), 0.0) {
@@ -56,7 +56,7 @@ class Shares {
   }
 
  private:
-  /// What is left of cc - 2 m cw + m^2 ww when all shares are equal.
+  /// The rest of cc - 2 m cw + m^2 ww when all shares are equal.
   double rounding() const { return 1e-12 * ww_; }
 
   std::vector<double> weight_, below_;
@@ -105,7 +105,7 @@ Batches batches_of(const Epochs& epochs) {
   const std::size_t count = epochs.size();
   std::size_t group = 1;
   while (count / group >= 64) group *= 2;
-  // A last group of less than half its size goes with the one before.
+  // A last group of less than half its size is merged with the one before.
   std::size_t batches = count / group;
   if (count % group != 0 && (batches == 0 || count % group >= (group + 1) / 2)) ++batches;
   Batches out;

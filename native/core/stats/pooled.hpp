@@ -1,12 +1,12 @@
 #pragma once
-/// The median of everything that was measured, and how well it is known when samples come in epochs.
+/// The median of all measured samples, and its precision when samples come in epochs.
 ///
-/// The median of the pooled samples is not the median of the epochs' medians: where delays alternate between
-/// regimes the latter sits in the commoner regime and stays there. The interval here is for the former. It asks
-/// of every candidate v whether the shares of the epochs at or below v can, as epochs differ among each other,
-/// average one half: Student over epochs, widened by the correlation of neighbours. Nothing is assumed of the
-/// samples within an epoch, which may depend on each other as they like, nor of their law: gaps and several peaks
-/// are welcome, and so are the ties of a clock's tick (core/stats/ties.hpp). Any-thread.
+/// The median of the pooled samples is not the median of the epochs' medians: if delays alternate between regimes, the
+/// latter is in the more common regime and stays there. The interval here is for the former. For every candidate v it
+/// tests whether the shares of the epochs at or below v can average one half, given the differences between epochs:
+/// Student over epochs, widened by the correlation of neighbours. Nothing is assumed about the samples within an epoch,
+/// which may depend on each other in any way, or about their law: gaps and several peaks are allowed, and so are the
+/// ties of a clock's tick (core/stats/ties.hpp). Any-thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,14 +16,14 @@
 
 namespace sonde::stats {
 
-/// One sample, or one that stands for `weight` of them, of batch number `batch`.
+/// One sample, or one that represents `weight` of them, of batch number `batch`.
 struct WeightedSample {
   double value;
   std::uint32_t batch;
   double weight;
 };
 
-/// Batches of consecutive epochs, in order of time, with what they hold.
+/// Batches of consecutive epochs, in order of time, with their samples.
 struct Batches {
   struct Batch {
     std::uint64_t samples = 0;
@@ -43,15 +43,16 @@ struct Batches {
   std::vector<double> shares_below(double level) const;
 };
 
-/// Batches of all samples. With 64 epochs or more, consecutive ones are put together, so that between 32 and 63
-/// batches remain: dependence that outlasts an epoch must not outlast a batch.
+/// Batches of all samples. From 64 epochs on, consecutive ones are combined, so that between 32 and 63 batches remain:
+/// dependence that outlasts an epoch must not outlast a batch.
 Batches batches_of(const Epochs& epochs);
 
 struct PooledMedian {
   double median;
-  double low, high;     ///< {NaN, NaN} with fewer than 2 batches
-  double dependence;    ///< by what factor neighbouring batches' likeness changes the variance of the mean share
-  std::size_t batches;  ///< groups of consecutive epochs the interval rests on
+  double low, high;  ///< {NaN, NaN} with fewer than 2 batches
+  double
+      dependence;  ///< factor by which the correlation of neighbouring batches changes the variance of the mean share
+  std::size_t batches;  ///< number of groups of consecutive epochs behind the interval
 };
 
 /// Median and interval. No samples or a NaN: all NaN.
@@ -65,14 +66,15 @@ PooledMedian pooled_median(const Batches& batches, double level);
 
 struct SteadyMedian : PooledMedian {
   std::uint64_t skipped;  ///< samples at the beginning that were left out as warm-up
-  bool steady;            ///< false: a warm-up whose end is not safely seen, and nothing was left out
+  bool steady;            ///< false: the end of the warm-up is not certain, and nothing was left out
 };
 
-/// Fewer say too little about how epochs differ for Student's t to hold on their shares.
+/// With fewer, the differences between epochs are too uncertain for Student's t on their shares.
 constexpr std::size_t least_epochs = 6;
 
-/// pooled_median of what is left once a warm-up (core/stats/warm_up.hpp) is left out. With 2 to 5 epochs the interval
-/// is epoch_median_ci of their medians, which assumes one regime, stretched to hold the median; with 1 there is none.
+/// pooled_median of the samples without a warm-up (core/stats/warm_up.hpp). With 2 to 5 epochs the interval is
+/// epoch_median_ci of their medians, which assumes one regime, extended to contain the median; with 1 epoch there is no
+/// interval.
 SteadyMedian steady_median(const Epochs& epochs, double level);
 
 }  // namespace sonde::stats

@@ -26,8 +26,8 @@ double stirling_error(double n) {
   return sum * inverse;
 }
 
-/// x log(x / m) + m - x, x, m > 0, without the cancellation where x is near m; d is x - m, which the caller can
-/// tell more exactly than the difference would.
+/// x log(x / m) + m - x, x, m > 0, without the cancellation for x near m; d is x - m, which the caller knows more
+/// exactly than the difference would give it.
 double deviance(double x, double m, double d) {
   const double v = d / (x + m);
   if (std::abs(v) > 0.1) return x * std::log(x / m) - d;
@@ -103,7 +103,7 @@ double normal_quantile(double p) {
   double z = -(t - (2.515517 + t * (0.802853 + t * 0.010328)) / (1 + t * (1.432788 + t * (0.189269 + t * 0.001308))));
   for (int k = 0; k < 3; ++k) {
     const double density = std::exp(-0.5 * z * z) / std::sqrt(2 * std::numbers::pi);
-    if (density == 0) break;  // below 1e-308 the start is all there is
+    if (density == 0) break;  // below 1e-308 only the start is available
     const double e = (normal_cdf(z) - tail) / density;
     z -= e / (1 + 0.5 * z * e);
   }

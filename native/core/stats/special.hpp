@@ -1,5 +1,5 @@
 #pragma once
-/// The few distribution functions that intervals and tests need, kept here so that probes link nothing else.
+/// The few distribution functions that intervals and tests need; they are here so that probes link nothing else.
 /// Arguments outside the domain, and NaN, give NaN. Any-thread.
 
 #include <cstdint>

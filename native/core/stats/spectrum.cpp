@@ -72,8 +72,8 @@ class SlidingDft {
     }
   }
 
-  /// Transforms a window afresh. Its mean is taken out and kept apart: rounding then follows the size of what
-  /// varies, not of the level it varies about.
+  /// Transforms a window from the start. Its mean is removed and stored separately: rounding then depends on the size
+  /// of the variation, not on the level.
   void restart(std::span<const double> x) {
     centre_ = mean(x);
     for (std::size_t j = 0; j < x.size(); ++j) work_[j] = x[j] - centre_;
@@ -125,7 +125,7 @@ std::vector<double> periodogram(std::span<const double> x) {
   std::vector<double> power(n / 2 + 1);
   for (std::size_t k = 0; k < power.size(); ++k) power[k] = std::norm(work[k]);
   one_sided(power, n, 1 / (static_cast<double>(n) * static_cast<double>(n)));
-  power[0] = has_nan(power) ? nan : 0;  // the mean was removed; what is left there is rounding
+  power[0] = has_nan(power) ? nan : 0;  // the mean was removed; the rest is rounding
   return power;
 }
 

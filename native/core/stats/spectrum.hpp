@@ -26,11 +26,11 @@ std::vector<double> welch(std::span<const double> x, std::size_t window, std::si
 std::vector<double> welch(std::span<const double> x, std::span<const std::int32_t> epoch, std::size_t window,
                           std::size_t overlap);
 
-/// Amplitude |rfft| of every window of `window` consecutive samples, sliding by one: row i of `out` (row-major,
-/// (n - window + 1) x (window/2 + 1)) is that of x[i .. i + window), not scaled and mean kept, as
-/// numpy.fft.rfft. Costs O(window) a row: the sliding recurrence (Jacobsen and Lyons, IEEE Signal Processing
-/// Magazine 20, 2003, 74-80), started anew every `window` rows so that rounding does not pile up. Any window.
-/// Does nothing when window is 0 or above n, or when out has another size.
+/// Amplitude |rfft| of every window of `window` consecutive samples, sliding by one: row i of `out` (row-major, (n -
+/// window + 1) x (window/2 + 1)) is that of x[i .. i + window), not scaled and with the mean, as numpy.fft.rfft. It
+/// costs O(window) per row: the sliding recurrence (Jacobsen and Lyons, IEEE Signal Processing Magazine 20, 2003,
+/// 74-80), restarted every `window` rows so that rounding does not accumulate. Any window. Does nothing if window is 0
+/// or above n, or if out has another size.
 void sliding_amplitude(std::span<const double> x, std::size_t window, std::span<double> out);
 
 /// Running sum of the power over its total, ending at 1. Leave out k = 0 by handing over power.subspan(1).

@@ -60,7 +60,7 @@ double quantile_sorted(std::span<const double> sorted, double p) {
   const auto k = static_cast<std::size_t>(at);
   if (k + 1 >= sorted.size()) return sorted.back();
   const double share = at - static_cast<double>(k);
-  // equal neighbours first: inf - inf would be NaN, and a tie must come back exactly
+  // Equal neighbours first: inf - inf would be NaN, and a tie must come back exactly
   if (share == 0 || sorted[k] == sorted[k + 1]) return sorted[k];
   return sorted[k] + share * (sorted[k + 1] - sorted[k]);
 }

@@ -1,9 +1,9 @@
 #pragma once
-/// What a set of samples looks like in twelve numbers, and the quantiles under them.
+/// Twelve numbers about a set of samples, and their quantiles.
 ///
-/// Nothing here knows the order of the samples or how they depend on each other: an interval that does is in
-/// interval.hpp. NaN anywhere in the input makes every result NaN (n is still counted); the Python face
-/// refuses it instead. Empty input gives NaN and n = 0. Any-thread.
+/// Nothing here uses the order of the samples or their dependence: an interval that does is in interval.hpp. NaN
+/// anywhere in the input makes every result NaN (n is still counted); the Python interface refuses it instead. Empty
+/// input gives NaN and n = 0. Any-thread.
 
 #include <cstdint>
 #include <span>
@@ -14,7 +14,7 @@ namespace sonde::stats {
 struct Summary {
   std::uint64_t n;
   double mean;
-  double sd;  ///< of the sample (divisor n - 1); NaN for n = 1
+  double sd;  ///< sample standard deviation (divisor n - 1); NaN for n = 1
   double min, max, median;
   double mad;  ///< median of |x - median|, not scaled to a normal sd
   double q05, q25, q75, q95, q99;
@@ -34,8 +34,8 @@ double quantile(std::span<const double> x, double p);
 /// The middle sample, or the mean of the middle two; copies.
 double median(std::span<const double> x);
 
-/// The median of every epoch, in ascending order of epoch number. epoch[i] says which burst x[i] belongs to;
-/// samples with a negative epoch are left out. The two spans have the same length, else the result is empty.
+/// The median of every epoch, in ascending order of epoch number. epoch[i] is the burst of x[i]; samples with a
+/// negative epoch are left out. The two spans have the same length, otherwise the result is empty.
 std::vector<double> epoch_medians(std::span<const double> x, std::span<const std::int32_t> epoch);
 
 /// The same for means.

@@ -11,7 +11,7 @@ namespace {
 constexpr double rounding = 1e-9;
 /// A step may miss a multiple of the tick by this share of a tick. Values may come as float (6e-8 relative).
 constexpr double off_grid = 0.02;
-/// Share of the steps between values that must be multiples: two delays of milliseconds may have lost the grid.
+/// Share of the steps between values that must be multiples: two delays of milliseconds may be off the grid.
 constexpr double enough = 0.9;
 
 }  // namespace

@@ -62,7 +62,7 @@ WarmUp find_warm_up(std::span<const double> medians, std::span<const double> sha
   const auto stands_out = [&](double median) { return side * (median - centre) > bound; };
   std::size_t head = 0;
   while (head < half && stands_out(medians[head])) ++head;
-  // What comes again later is a regime, not a warm-up.
+  // A level that comes again later is a regime, not a warm-up.
   const auto after = medians.subspan(std::min(2 * head, half));
   if (std::any_of(after.begin(), after.end(), stands_out)) head = 0;
   if (drift_p(shares.subspan(head)) < alarm && drift_p(shares.subspan(half)) >= alarm) {

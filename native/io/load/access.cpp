@@ -30,7 +30,7 @@ std::string hint_for(int number, const std::string& path) {
   }
 }
 
-/// Which errno an error class of MPI-IO stands for; 0: none.
+/// The errno of an error class of MPI-IO; 0 if it has none.
 int errno_of(int error_class) {
   switch (error_class) {
     case MPI_ERR_NO_SPACE: return ENOSPC;

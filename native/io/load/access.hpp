@@ -59,7 +59,7 @@ Result<void> mpi_close(MPI_File& file, const std::string& path);
 std::map<std::string, std::string> mpi_hints(MPI_File file);
 MPI_Info make_info(const std::map<std::string, std::string>& hints);  ///< MPI_INFO_NULL for none; the caller frees it
 
-/// What an MPI-IO call came to. `number`: errno after the call, which was 0 before it: both libraries that implement
+/// The result of an MPI-IO call. `number`: errno after the call, which was 0 before it: both libraries that implement
 /// MPI-IO leave there what the system said, and often keep it to themselves otherwise.
 Result<void> mpi_judge(const std::string& verb, const std::string& path, int code, int number);
 /// The same of a transfer. One that moved fewer than `bytes` without calling it an error is one: a full disk may show

@@ -22,7 +22,7 @@ struct Volume;      // glfs_t
 struct Descriptor;  // glfs_fd_t
 
 constexpr const char* library_name = "libgfapi.so.0";
-// Of each function the version that all releases have: those without it are another function in GlusterFS 6 and later,
+// The version of each function that all releases have: those without it are another function in GlusterFS 6 and later,
 // with more arguments. Source: the symbol versions of libgfapi 10, and glfs.h of 3.x for what they take.
 constexpr const char* symbol_version = "GFAPI_3.4.0";
 

@@ -15,7 +15,7 @@ struct Cell {
   std::array<int, 3> low, size;  ///< grid points in x, y, z
 };
 
-/// The side of a square number of ranks; 0: it is none.
+/// The side of a square number of ranks; 0 if the number is not square.
 constexpr int side_of(int ranks) {
   int side = 0;
   while (side * side < ranks) ++side;
@@ -49,7 +49,7 @@ constexpr int bt_points(char problem) {
                           : 0;
 }
 
-/// Dumps in so many steps: one after every `interval` steps, and one after the last.
+/// Number of dumps in `steps` steps: one after every `interval` steps, and one after the last.
 constexpr std::uint64_t bt_dumps(std::uint64_t steps, std::uint64_t interval) {
   return (steps + interval - 1) / interval;
 }

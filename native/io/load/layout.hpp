@@ -54,8 +54,8 @@ inline void draw_order(std::vector<std::uint32_t>& order, std::uint64_t seed, in
   for (std::size_t k = order.size(); k > 1; --k) std::swap(order[k - 1], order[numbers.below(k)]);
 }
 
-/// By how many ranks further on the data lie that a task reads with -C. As IOR does: so many nodes on, where ranks fill
-/// one node after the other; else, ranks being dealt to nodes in turn, so many ranks.
+/// By how many ranks further on the data lie that a task reads with -C. As IOR does: nodes further on where ranks fill
+/// one node after the other; else, as ranks are dealt to nodes in turn, ranks further on.
 inline int task_shift(std::uint64_t nodes, std::uint64_t tasks_per_node, bool filled, int tasks) {
   const std::uint64_t step = filled ? tasks_per_node % static_cast<std::uint64_t>(tasks) : 1;
   return static_cast<int>(nodes % static_cast<std::uint64_t>(tasks) * step % static_cast<std::uint64_t>(tasks));
@@ -67,7 +67,7 @@ inline std::string folder_of(const std::string& path) {
   return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
 }
 
-/// "out.00000003": `path` and a number with at least so many digits.
+/// "out.00000003": `path` and a number with at least `digits` digits.
 inline std::string numbered(const std::string& path, int number, int digits) {
   char text[24];
   std::snprintf(text, sizeof text, ".%0*d", digits, number);

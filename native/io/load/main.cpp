@@ -29,15 +29,15 @@ namespace {
 using namespace sonde;
 using namespace sonde::ioload;
 
-/// What a launcher calls this rank, before MPI says so; -1 where nobody tells.
+/// The launcher's number for this rank, before MPI is initialised; -1 if unknown.
 int told_rank() {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
     if (const char* value = std::getenv(name)) return std::atoi(value);
   return -1;
 }
 
-/// Open MPI gives cores away while it waits when it is told so before it starts; MPICH is told by polite.hpp's
-/// variable.
+/// Open MPI gives cores away while it waits if its setting says so before it starts; MPICH has the variable of
+/// polite.hpp.
 void give_way_when_crowded() {
   const char* ranks = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
   if (ranks && std::atol(ranks) > ::sysconf(_SC_NPROCESSORS_ONLN)) ::setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);

@@ -79,7 +79,7 @@ class MpiIo final : public Access {
   std::map<std::string, std::string> hints() const override { return mpi_hints(file_); }
 
  private:
-  /// Of each segment the owner's block is seen. The element is a byte, so that offsets in the view are bytes.
+  /// The view shows the owner's block of each segment. The element is a byte, so that offsets in the view are bytes.
   int set_view() {
     MPI_Datatype block;
     MPI_Type_contiguous(static_cast<int>(block_ / 8), MPI_UINT64_T, &block);

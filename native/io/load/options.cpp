@@ -129,14 +129,14 @@ std::vector<Option> table(Options& o) {
       {'W', "check-write", "", ior, "read back what was written and compare; not timed", flag(o.check_write)},
       {'R', "check-read", "", ior, "read again after reading and compare; not timed", flag(o.check_read)},
       {'C', "shift-tasks", "", ior, "read what a task of the next node wrote", flag(o.shift)},
-      {'Q', "shift-nodes", "N", ior, "with -C: so many nodes on; default 1", whole(o.shift_nodes, 0, 1 << 30)},
+      {'Q', "shift-nodes", "N", ior, "with -C: shift by this many nodes; default 1", whole(o.shift_nodes, 0, 1 << 30)},
       {0, "tasks-per-node", "N", ior, "with -C: take N tasks for a node; default as found",
        whole(o.tasks_per_node, 1, 1 << 30)},
       {'e', "fsync", "", ior, "fsync after writing, within the time of writing", flag(o.fsync)},
       {'i', "repetitions", "N", ior, "do all of it N times; default 1", whole(o.repetitions, 1, 1000000)},
       {'m', "multi-file", "", ior, "another file in each repetition, FILE.0, FILE.1, …", flag(o.multi_file)},
       {'d', "delay", "TIME", ior, "wait before each repetition's writing and reading", seconds(o.delay_s)},
-      {'D', "stonewall", "TIME", ior, "begin no transfer after so long in a phase", seconds(o.stonewall_s)},
+      {'D', "stonewall", "TIME", ior, "begin no transfer after this time in a phase", seconds(o.stonewall_s)},
       {'g', "barriers", "", ior, "barriers between open, write/read and close", flag(o.barriers)},
       {'E', "use-existing", "", ior, "do not remove the file before writing", flag(o.use_existing)},
       {'K', "keep-with-error", "", ior, "keep a file in which -W or -R found an error", flag(o.keep_with_error)},
@@ -165,7 +165,7 @@ std::vector<Option> table(Options& o) {
   };
 }
 
-/// IOR's letters that this program does not have; a user of IOR should be told so, not that there is no such option.
+/// IOR's letters that this program does not have; the error for a user of IOR names this, not an unknown option.
 constexpr std::string_view only_in_ior = "ABfIJjlMNnOPpqSTuvXxYyZ";
 
 Error bad(const std::string& what, const std::string& hint = "see sonde-ioload --help") {
@@ -202,7 +202,7 @@ std::string nearest(const std::string& given, const std::vector<Option>& options
   return "";
 }
 
-/// What cannot be asked for together, or needs something else.
+/// Checks options that exclude or need each other.
 std::optional<Error> contradiction(const Options& o, const std::vector<std::pair<std::string, int>>& given) {
   for (const auto& [name, of] : given) {
     if (o.bt_io && of == ior)

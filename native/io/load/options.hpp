@@ -49,7 +49,7 @@ struct Options {
   double compute_s = 0;
 };
 
-/// Parses what follows the program's name. Of what is wrong the first is told. Error: ioload.bad_option.
+/// Parses what follows the program's name. The error is about the first wrong word. Error: ioload.bad_option.
 Result<Options> parse_options(const std::vector<std::string>& args);
 
 /// The text of --help, at most 80 columns wide.

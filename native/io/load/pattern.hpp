@@ -1,6 +1,6 @@
 #pragma once
 /// The data that are written: 8-byte words, each a function of a seed and of its place, so that a word that is missing,
-/// misplaced, stale or of another file is told from the right one. Word k of a stream is the k-th number of core's
+/// misplaced, stale or of another file differs from the right one. Word k of a stream is the k-th number of core's
 /// Random(key), to which SplitMix64 can jump. Any-thread.
 
 #include <cstdint>

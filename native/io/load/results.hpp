@@ -1,6 +1,6 @@
 #pragma once
-/// What a run came to, and how it is told: tables for people with IOR's columns, one JSON document for programs. Rank 0
-/// alone tells. Owner-thread.
+/// The results of a run and their output: tables with IOR's columns for people, one JSON document for programs. Rank 0
+/// alone prints. Owner-thread.
 
 #include <cstdint>
 #include <map>
@@ -14,7 +14,7 @@
 
 namespace sonde::ioload {
 
-/// Who ran where.
+/// The host of each rank.
 struct Circumstances {
   std::vector<std::string> command;
   std::string began_utc, mpi, mpi_version, host;

@@ -25,7 +25,7 @@ void tell(const Error& error);
 /// rank.
 std::optional<Error> wrong_for_ranks(const Options& o, int ranks);
 
-/// Run a workload to its end and tell what it came to. Return the exit code, the same on every rank. An error is told,
+/// Run a workload to its end and print its results. Return the exit code, the same on every rank. An error is printed,
 /// and files that were made here are removed, but with -k.
 int run_ior(const Options& o, const Circumstances& c, MpiTeam& team);
 int run_bt_io(const Options& o, const Circumstances& c, MpiTeam& team);
@@ -46,7 +46,7 @@ class Errors {
 };
 
 /// Ends the job where a file is open on some ranks and not on others, or where HDF5 failed on some: closing waits for
-/// all, so nobody can go on. The last resort. `error` is told by rank 0. `tidy` removes files.
+/// all, so nobody can go on. The last resort. Rank 0 prints `error`. `tidy` removes files.
 [[noreturn]] void give_up(const Error& error, MpiTeam& team, const std::function<void()>& tidy);
 
 /// The same by one rank alone, where the others wait in a call of HDF5's for this one, which HDF5 has let return with

@@ -1,5 +1,5 @@
 #pragma once
-/// What tracing costs on this machine, measured where it is spent: each process does it once, before its program
+/// The cost of tracing on this machine, measured where it is spent: each process does it once, before its program
 /// begins.
 
 #include <cstdint>

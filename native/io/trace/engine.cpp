@@ -98,7 +98,7 @@ void keep_note(Thread& thread, const Frame& frame) {
 using namespace sonde;
 using namespace sonde::io;
 
-// What the thunks know.
+// The data of the thunks.
 static_assert(offsetof(Function, target) == FUNCTION_TARGET && offsetof(Function, size) == FUNCTION_SIZE &&
               offsetof(Function, offset) == FUNCTION_OFFSET && offsetof(Function, file) == FUNCTION_FILE &&
               offsetof(Function, number) == FUNCTION_NUMBER && sizeof(Function) == FUNCTION_BYTES);
@@ -173,8 +173,8 @@ extern "C" __attribute__((visibility("hidden"))) Entry sonde_io_enter(const Func
   return {&frame, function.target};
 }
 
-/// Of functions that name files, and of the loader's, whose results mean something to the tracer itself; and where a
-/// block is full. `end`: the processor's ticks. Returns what the program is to be told.
+/// The end of calls of functions that name files, and of the loader's, whose results the tracer itself needs; and where
+/// a block is full. `end`: the processor's ticks. Returns the program's result of the call.
 extern "C" __attribute__((visibility("hidden"))) std::uint64_t sonde_io_exit(Frame* frame, std::uint64_t result,
                                                                              std::uint64_t end) {
   if (tick_kind != register_ticks) end = static_cast<std::uint64_t>(ticks());

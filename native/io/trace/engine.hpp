@@ -1,5 +1,5 @@
 #pragma once
-/// What the thunks call, and what they need to know of a function. Any-thread, signal-safe.
+/// The functions that thunks call, and the data of a function that they need. Any-thread, signal-safe.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace sonde::io {
 
 inline constexpr unsigned most_functions = SONDE_IO_THUNKS;
 
-/// A value that lies in a register, or is none: read without a branch, ((bits & keep) ^ sign) - less. With `sign` and
+/// A value in a register, or no value: read without a branch, ((bits & keep) ^ sign) - less. With `sign` and
 /// `less` the sign's bit of a narrow number its sign is extended; with `keep` 0 the value is -less whatever lies there.
 struct Reading {
   std::uint64_t keep = 0, sign = 0, less = 0;
@@ -33,8 +33,8 @@ struct alignas(128) Function {
   bool size_is_result, file_is_result;
   bool narrow;            ///< its result is an i32
   std::uint8_t failures;  ///< bits: 0 a negative result is a failure, 1 a positive one, 2 zero
-  /// Of a function without a rule that is looked at before it is called: whether `after` is to be called, too. It gets
-  /// no frame otherwise, for syscall(2) may return in a child, too. Null for others.
+  /// For a function without a rule that is looked at before it is called: whether `after` is to be called, too. It gets
+  /// no frame otherwise, for syscall(2) may return in a child, too. Null for all others.
   bool (*watch)(const Arguments& arguments);
 };
 static_assert(sizeof(Function) == 128);

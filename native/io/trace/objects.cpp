@@ -159,7 +159,7 @@ struct Object {
     return bytes == 0 ? nullptr : reinterpret_cast<const Entry*>(reinterpret_cast<const char*>(one) + bytes);
   }
 
-  /// The name of a version of its own; null: none, and the object's own name is none.
+  /// The name of a version of its own; null: none; the object's own name does not count.
   const char* own_version(unsigned number) const {
     for (const auto* one = defined; one != nullptr; one = next(one, one->vd_next))
       if (one->vd_ndx == number && (one->vd_flags & VER_FLG_BASE) == 0)
@@ -250,7 +250,7 @@ struct Names {
   void add(std::uint32_t hash) { bits[hash / 64 % 1024] |= std::uint64_t{1} << hash % 64; }
   bool may_hold(std::uint32_t hash) const { return bits[hash / 64 % 1024] >> hash % 64 & 1; }
 };
-/// Of names that functions have: most unresolved slots are somebody else's. And of those among them that are new:
+/// The names of functions: most unresolved slots are somebody else's. And of those among them that are new:
 /// objects that were looked at before need to be asked for these alone.
 Names names, new_names;
 
@@ -538,7 +538,8 @@ class Pages {
 Object there[sizeof seen / sizeof *seen];
 std::uint32_t there_count, begun_count;
 
-/// What the loader finds in the libraries that a handle stands for, RTLD_DEFAULT or one that dlopen gave; 0: nothing.
+/// The pointer that the loader finds in the libraries that a handle stands for, RTLD_DEFAULT or one that dlopen gave;
+/// 0: nothing.
 std::uint64_t found_by(void* handle, const char* name, std::uint32_t hash, const char* version) {
   bool asked = false;
   std::uint64_t exact = 0, any = 0;
@@ -788,7 +789,7 @@ std::uint32_t place_of(const Object& object) {
   return k;
 }
 
-/// What to do with the loader's lock held.
+/// The work to do while the loader's lock is held.
 struct Locked {
   void (*act)(void* what);
   void* what;
@@ -813,9 +814,9 @@ __attribute__((visibility("default"))) void sonde_io_with_loader() __attribute__
 namespace {
 
 /// Runs `act` with the loader's lock held. dlopen takes that first, then the one of the list of objects, which
-/// dl_iterate_phdr takes: who asks dlsym from within dl_iterate_phdr takes them the other way round, and waits for ever
-/// for a thread that loads a library meanwhile. Nothing in the C library's interface takes that lock, but an indirect
-/// function is resolved with it held.
+/// dl_iterate_phdr takes: a call of dlsym from within dl_iterate_phdr takes them the other way round, and waits for
+/// ever for a thread that loads a library meanwhile. Nothing in the C library's interface takes that lock, but an
+/// indirect function is resolved with it held.
 template <typename Do> void with_loader(Do act) {
   const Locked todo{[](void* what) { (*static_cast<Do*>(what))(); }, &act};
   locked = &todo;
@@ -851,7 +852,7 @@ void look(const Opened& opened) {
     any_hdf5 = any_hdf5 || is_hdf5(object);
     // The loader's own functions are called with the loader's lock held.
     if (is_ours(object) || is_loader(object)) return;
-    // What was loaded for its group alone (RTLD_LOCAL), as plug-ins mostly are, slots of older objects never lead to.
+    // Slots of older objects never lead to objects loaded with RTLD_LOCAL, as most plug-ins are.
     const char* const one = find_functions(*the_table, object);
     reachable = reachable || (one != nullptr && ::dlsym(RTLD_DEFAULT, one) != nullptr);
   });

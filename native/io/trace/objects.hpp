@@ -18,7 +18,7 @@ struct Counts {
 bool patch_objects(const TableHeader& table, const void* own);
 /// Forgets functions of objects that are gone: their addresses may come to mean others.
 void forget_objects();
-/// What a pointer that the loader gave out should be instead: the function's thunk, or itself.
+/// The pointer to use instead of one from the loader: the function's thunk, or the pointer itself.
 std::uint64_t instead(std::uint64_t address);
 /// A return instruction in the object that holds `address`; null: none.
 const void* return_in(const void* address);

@@ -1,6 +1,6 @@
 #pragma once
-/// What all threads of this process share: where the trace goes, what its files begin with. Set before the first traced
-/// call.
+/// Data that all threads of this process share: where the trace goes, what its files begin with. Set before the first
+/// traced call.
 
 #include <cstddef>
 #include <cstdint>

@@ -31,7 +31,7 @@ struct Selection {
   std::uint64_t bytes;
 };
 
-/// Identifiers of spaces that are none: all of the dataset; as much as the file's selection.
+/// Identifiers that stand for no space: all of the dataset; as much as the file's selection.
 constexpr std::int64_t all = 0, block = 1;
 
 void ask_hdf5(void* what) {

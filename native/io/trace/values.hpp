@@ -23,10 +23,10 @@ inline std::uint64_t pointed(std::uint64_t address, Width width) {
   return widened(*reinterpret_cast<const std::uint32_t*>(address), width);
 }
 
-/// Of one element of an MPI datatype, 0 where nobody can tell.
+/// The size of one element of an MPI datatype, B; 0 if unknown.
 std::uint64_t datatype_bytes(Thread& thread, std::uint64_t type, bool fortran);
 
-/// Of a request to HDF5; `unknown` where nobody can tell.
+/// The size of a request to HDF5, B; `unknown` if unknown.
 std::uint64_t hdf5_bytes(Thread& thread, const Function& function, const Value& value, const Arguments& arguments);
 
 inline std::uint64_t iovec_bytes(std::uint64_t vector, std::uint64_t count) {
@@ -101,7 +101,7 @@ inline void read_before(Thread& thread, Frame& frame, const Function& function, 
   }
 }
 
-/// What only the result tells. Returns the record's flags.
+/// Reads the values that only the result contains. Returns the record's flags.
 inline std::uint8_t read_after(Frame& frame, const Function& function, std::uint64_t result) {
   const Rule* rule = function.rule;
   if (rule == nullptr) [[unlikely]]

@@ -56,7 +56,7 @@ template <typename Keep> class Calls {
     // An exit without its entry was under way when watching began.
   }
 
-  /// No more comes: what is under way is told as such.
+  /// The end of all events: calls that are under way are recorded as unfinished.
   void end() {
     for (auto& [thread, open] : open_)
       for (; !open.empty(); open.pop_back()) keep(open.back(), open.size() - 1, 0, flag_unfinished);

@@ -61,7 +61,7 @@ std::string whole(const std::string& path) {
   return text.str();
 }
 
-/// What /proc tells of a process; little of one that is gone.
+/// The data of a process in /proc; little if the process is gone.
 struct Facts {
   std::int32_t parent = 0, rank = -1;
   std::string program;
@@ -222,8 +222,7 @@ class Watch {
     return widened(at<std::uint32_t>(data, part.at, ~std::uint32_t{0}), part.width);
   }
 
-  /// Text of an event: where it stands is told in the low half of a word, how long it is, its NUL included, in the high
-  /// half.
+  /// Text of an event: the low half of a word has its place, the high half its length with the NUL.
   static std::string text(std::span<const std::byte> data, std::uint32_t place) {
     const auto where = at<std::uint32_t>(data, place, 0);
     const std::size_t from = where & 0xffff, length = where >> 16;
@@ -265,7 +264,7 @@ class Watch {
   void take(const Event& event) {
     const std::int32_t process = process_of(event.thread);
     if (!event.exit && event.what->entry_stack != 0 && !left_out(process)) ++entries_;
-    // What a library exports is interposed where a program was started under the tracer.
+    // In programs started under the tracer, exported functions are interposed.
     if (!event.what->attached_only || attached_.contains(process)) calls_.take(event);
   }
 

@@ -1,5 +1,5 @@
 #pragma once
-/// Pages of the kernel's trace ring buffer, as per_cpu/cpuN/trace_pipe_raw gives them. Their form is told in
+/// Pages of the kernel's trace ring buffer, as per_cpu/cpuN/trace_pipe_raw gives them. Their form is described in
 /// events/header_page and events/header_event of tracefs, and in the kernel's ring_buffer.h; it has not changed since
 /// Linux 2.6.30. Pure.
 
@@ -10,7 +10,7 @@
 
 namespace sonde::io {
 
-/// What a page lost before its first event: so many events, or an unknown number.
+/// The number of events that a page lost before its first event; may be unknown.
 struct Lost {
   std::uint64_t events = 0;
   bool unknown = false;

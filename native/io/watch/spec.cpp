@@ -127,7 +127,7 @@ Result<Spec> parse_spec(std::string_view text) {
     if (!take(words, spec)) return Error{"io.bad_spec", "'" + line + "' is not understood", "start it by sonde io run"};
   }
   if (spec.tracing.empty() || spec.folder.empty() || spec.host.empty())
-    return Error{"io.bad_spec", "tracing, folder and host must be told", "start it by sonde io run"};
+    return Error{"io.bad_spec", "tracing, folder and host are required", "start it by sonde io run"};
   return spec;
 }
 

@@ -52,7 +52,7 @@ struct Watched {
   Where size;
   Part offset, file;
   Fails fails = Fails::negative;
-  // Of uprobes:
+  // For uprobes:
   bool attached_only = false, entry_only = false;
   std::uint32_t entry_stack = 0, exit_stack = 0, path = 0;  ///< path: 0: none
   Part result;

@@ -1,9 +1,9 @@
-// sonde-agent: the noise source, a monitoring agent as a model.
+// sonde-agent: the noise source, a model of a monitoring agent.
 //
-// Publishes: events on stdout, a block file with a record a burst (--record). Consumes: nothing but signals; with
-// --until-eof also `stop` on stdin. SIGTERM, SIGINT and, with --until-eof, the end of stdin end it in order, exit 0.
-// When its parent dies it dies (--orphan: it does not). A kill -9 loses the bursts since the last flush, half a second
-// of them or one.
+// Publishes: events on stdout, a block file with a record for each burst (--record). Consumes: only signals; with
+// --until-eof also `stop` on stdin. SIGTERM, SIGINT and, with --until-eof, the end of stdin end it normally, with exit
+// code 0. When its parent dies, it dies, too (not with --orphan). A kill -9 loses the bursts since the last flush: half
+// a second of bursts, or one burst.
 
 #include <fcntl.h>
 #include <poll.h>
@@ -35,7 +35,7 @@ namespace {
 using namespace sonde;
 using namespace sonde::noise;
 
-// Whoever reads an event wakes for it, and that is noise as well: 100 µs a second are a level by themselves.
+// Each event wakes up its reader, and that is noise, too: 100 µs in a second are as much as a level of the source.
 constexpr double flush_s = 0.5, told_s = 2;
 
 volatile std::sig_atomic_t asked_to_end = 0;
@@ -48,7 +48,7 @@ std::int64_t read_clock(clockid_t which) {
   return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
-/// Whether anybody can read the events: of 100 µs of work a second, forming them would be a tenth.
+/// Whether the events have a reader. With 100 µs of work in a second, formatting events would take a tenth of it.
 bool heard() {
   struct stat out{}, nowhere{};
   return ::fstat(STDOUT_FILENO, &out) == 0 &&
@@ -95,7 +95,7 @@ class MachineClock final : public SourceClock {
     at.it_value.tv_sec = real_ns / 1'000'000'000;
     at.it_value.tv_nsec = real_ns % 1'000'000'000;
     timerfd_settime(timer_, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &at, nullptr);
-    // Signals are let in by ppoll alone: one that came after the flag was looked at would else be slept over.
+    // Signals arrive only during ppoll. Otherwise a signal after the test of the flag would not end the sleep.
     sigset_t before;
     pthread_sigmask(SIG_BLOCK, &ending_, &before);
     const Woke woke = wait(before);
@@ -155,7 +155,7 @@ Result<void> pin(int core) {
   if (core >= CPU_SETSIZE || !CPU_ISSET(core, &allowed) || sched_setaffinity(0, sizeof wanted, &wanted) != 0)
     return Error{"noise.no_such_core",
                  "core " + std::to_string(core) + " cannot be used; this process may use: " + list_of(allowed),
-                 "choose one of these with --core, or leave it out"};
+                 "choose one of these with --core, or omit it"};
   return {};
 }
 
@@ -165,7 +165,7 @@ std::string host_name() {
   return name;
 }
 
-/// Cost in ns of asking for the thread's CPU time.
+/// The time of one reading of the thread's CPU time, ns.
 double cpu_clock_cost_ns(SourceClock& clock) {
   const std::int64_t begin = clock.monotonic_ns();
   for (int k = 0; k < 200; ++k) (void)clock.cpu_ns();
@@ -191,15 +191,15 @@ RecordSchema record_schema(const SourceOptions& o, double phase_s, const Footpri
 
 int run(SourceOptions o) {
   if (!o.orphan) {
-    // A stopped process does not act on SIGTERM, and its parent may have stopped it: so SIGKILL, but where the end of
-    // stdin tells of the parent's death as well and leaves time to write.
+    // A stopped process does not react to SIGTERM, and its parent may have stopped it, so it uses SIGKILL. With
+    // --until-eof the end of stdin also shows the parent's death, and there is time to write.
     prctl(PR_SET_PDEATHSIG, o.until_eof ? SIGTERM : SIGKILL);
   }
   struct sigaction ending{};
   ending.sa_handler = on_end;
   sigaction(SIGTERM, &ending, nullptr);
   sigaction(SIGINT, &ending, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);  // who reads the events may go before the source does
+  std::signal(SIGPIPE, SIG_IGN);  // the reader of the events may end before the source
   prctl(PR_SET_TIMERSLACK, 1);    // 50 µs by default
 
   if (o.host.empty()) o.host = host_name();
@@ -210,14 +210,14 @@ int run(SourceOptions o) {
   if (!array) return fail(array.error(), 3);
   const int timer = timerfd_create(CLOCK_REALTIME, TFD_CLOEXEC);
   if (timer < 0)
-    return fail({"noise.no_timer", std::string("no timer can be had: ") + std::strerror(errno), "see ulimit -n"}, 3);
+    return fail({"noise.no_timer", std::string("cannot create a timer: ") + std::strerror(errno), "see ulimit -n"}, 3);
 
   Control control(0, o.until_eof);
   MachineClock clock(timer, control, o.duration_s, o.until_eof);
   const double phase_s = o.unsynchronised ? random_phase(o.period_s, o.seed, o.host, getpid()) : o.phase_s;
   const Grid grid(std::llround(o.period_s * 1e9), std::llround(std::fmod(phase_s, o.period_s) * 1e9));
   const std::int64_t pass_begin = clock.cpu_ns();
-  volatile std::uint64_t kept = array->sum(array->words());  // keeps the compiler from leaving sums out
+  volatile std::uint64_t kept = array->sum(array->words());  // prevents the compiler from omitting the sums
   Pieces pieces(std::max(0.05, static_cast<double>(clock.cpu_ns() - pass_begin) / static_cast<double>(o.words)));
 
   std::optional<FileSink> sink;
@@ -255,7 +255,7 @@ int run(SourceOptions o) {
   auto flush = [&] {
     if (!writer) return;
     if (auto done = writer->flush(); !done && !complained) {
-      // The noise goes on: what it disturbs is being measured, and a loss of records is counted.
+      // The noise goes on, because its effect is being measured. Lost records are counted.
       complained = true;
       emit(JsonLine()
                .add("event", "warning")

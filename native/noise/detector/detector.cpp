@@ -25,17 +25,17 @@ namespace sonde::noise {
 
 namespace {
 
-constexpr std::size_t most_stalls = 20000;  // of a block; more are counted, not kept
-constexpr double stalls_per_s = 400;        // what the threshold aims at on the machine as it is
+constexpr std::size_t most_stalls = 20000;  // in a block; further stalls are counted, but not stored
+constexpr double stalls_per_s = 400;        // the threshold is chosen for this rate on the machine
 constexpr double shortest_stall_s = 3e-6;
 constexpr double agreement_s = 0.002;  // between two agreements to go on
 constexpr double warm_up_s = 0.1, look_s = 0.25;
 constexpr int keeping_pairs = 48, choosing_pairs = 96;
 constexpr int fewest_pairs = 8;
 constexpr double keeping_s = 0.0025;     // one half of a pair
-constexpr double longest_keeping_s = 2;  // where ranks wait for cores, a pair takes much longer than its iterations do
-constexpr std::uint32_t coarsest = 16;   // iterations that share a reading where it is dear
-constexpr double dearest_share = 0.01;   // what keeping may cost before readings are shared
+constexpr double longest_keeping_s = 2;  // if ranks wait for cores, a pair takes much longer than its iterations
+constexpr std::uint32_t coarsest = 16;   // iterations that share a reading if readings are expensive
+constexpr double dearest_share = 0.01;   // readings are shared if storing costs more than this
 constexpr std::uint32_t longest_tick = 0xffffffffu;
 
 }  // namespace
@@ -168,7 +168,7 @@ bool Detector::measure(double length_s, Block& out, const std::function<bool()>&
   kept_count_ = 0;
   excluded_ = 0;
   team_.barrier();
-  go_on(true);  // a spinning exchange, so that all begin within a microsecond or so; the barrier may sleep
+  go_on(true);  // the barrier may sleep; this exchange spins, so that all begin within about a microsecond
   rusage before{};
   getrusage(RUSAGE_SELF, &before);
   const double delay_before = last_delay_s_ = run_delay_s();
@@ -239,7 +239,7 @@ Result<Calibration> Detector::calibrate() {
   make_room(look_s, one);
   choose_readers(one);
 
-  // The machine as it is decides what a stall is: what happens less often than stalls_per_s.
+  // The threshold depends on the machine: iterations longer than it happen less often than stalls_per_s.
   Block look;
   threshold_ = ~std::uint64_t{0};
   measure(look_s, look);
@@ -249,8 +249,8 @@ Result<Calibration> Detector::calibrate() {
   MPI_Allreduce(MPI_IN_PLACE, &empty, 1, MPI_INT, MPI_MAX, team_.comm());
   if (empty)
     return Error{"noise.nothing_measured", "the operation did not end once while calibrating",
-                 "ask for shorter messages with --size"};
-  // What a chunk takes hangs on the mean: where ranks share cores, a few iterations take most of the time.
+                 "use shorter messages with --size"};
+  // The time of a chunk depends on the mean: if ranks share cores, a few iterations take most of the time.
   double mean_s = look.length_s / static_cast<double>(look.iterations);
   MPI_Allreduce(MPI_IN_PLACE, &mean_s, 1, MPI_DOUBLE, MPI_MAX, team_.comm());
   const double kept_s = sorted[sorted.size() / 2] * found_.tick_s;
@@ -272,16 +272,16 @@ void Detector::set_chunk(double iteration_s) {
   found_.chunk = coarsest * static_cast<std::uint32_t>(std::clamp(wanted, 1.0, 1e5));
 }
 
-// Room for twice as many iterations as expected; what memory there is bounds it.
+// Room for twice as many iterations as expected, limited by the memory.
 void Detector::make_room(double length_s, double iteration_s) {
   found_.room = static_cast<std::uint64_t>(2 * length_s / iteration_s) + std::uint64_t{2} * found_.chunk;
   found_.room = std::min<std::uint64_t>(found_.room, options_.memory_bytes / sizeof(std::uint32_t));
   MPI_Allreduce(MPI_IN_PLACE, &found_.room, 1, MPI_UINT64_T, MPI_MIN, team_.comm());
-  kept_.assign(found_.room, 0);  // touched: a page fault in an iteration would look like noise
+  kept_.assign(found_.room, 0);  // touches the memory, because a page fault in an iteration would look like noise
 }
 
-// Where all ranks together pay too much for reading the counter, one rank reads it every iteration and the others
-// once in `coarsest`: a rank that waits for the others anyway reads it for nothing.
+// If reading the counter on all ranks costs too much, one rank reads it in every iteration and the others once in
+// `coarsest` iterations. A rank that waits for the others anyway reads it without cost.
 void Detector::choose_readers(double iteration_s) {
   if (options_.every > 0) {
     found_.every = options_.every;
@@ -302,7 +302,8 @@ void Detector::choose_readers(double iteration_s) {
   found_.every = team_.rank() == least.second ? 1 : coarsest;
 }
 
-// Bare and kept in turns, the first of a pair drawn: what keeping adds to the loop. Fewer pairs where they take long.
+// Measures the cost of storing iterations: the loop runs with and without storing in turns, and chance decides which is
+// first in a pair. There are fewer pairs if they take long.
 void Detector::measure_keeping(double iteration_s, int pairs) {
   const double wanted = std::min(keeping_s / iteration_s, static_cast<double>(found_.room)) / coarsest;
   const auto count = coarsest * static_cast<std::uint32_t>(std::max(wanted, 1.0));

@@ -1,13 +1,13 @@
 #pragma once
-/// The timed loop. Repeats one operation for the length of a block and keeps every iteration's time in memory that
-/// was allocated and touched beforehand: one counter read and one 4-byte store an iteration. Where that costs more
+/// The timed loop. It repeats one operation for the length of a block and stores the time of every iteration in memory
+/// that was allocated and touched before: one counter read and one 4-byte store in each iteration. If that costs more
 /// than 1 % of the loop (a counter read takes 16 ns on a virtual machine), one rank that waits for the others anyway
-/// keeps every iteration, and the others the time of every sixteen. Owner-thread.
+/// stores every iteration, and the others store the time of every sixteen iterations. Owner-thread.
 ///
-/// An iteration longer than the stall threshold is noted with its time, and with how long the kernel kept this very
-/// rank from running meanwhile (run_delay of schedstat): that names the rank which was late, as a rank that only
-/// waited for another has none. Where the detector polls, the longest gap between two polls is noted as well; it
-/// also shows what the scheduler does not know of: interrupts, the hypervisor, firmware.
+/// An iteration longer than the stall threshold is recorded with its time, and with the time in which the kernel kept
+/// this rank from running (run_delay of schedstat). This shows which rank was late, because a rank that only waited for
+/// another has no run_delay. If the detector polls, the longest gap between two polls is recorded, too. It also shows
+/// causes that the scheduler does not count: interrupts, the hypervisor, firmware.
 
 #include <cstdint>
 #include <functional>
@@ -25,7 +25,7 @@ namespace sonde::noise {
 struct DetectorOptions {
   std::string op = "alltoall";
   std::size_t bytes = 1024;
-  bool poll = false;  ///< non-blocking form and polling, which names late ranks better and costs more
+  bool poll = false;  ///< non-blocking form and polling, which shows late ranks better and costs more
   double longest_block_s = 1;
   std::uint32_t every = 0;  ///< iterations that share one reading: 1, 2, 4, 8 or 16; 0: see choose_readers
   double stall_s = 0;       ///< threshold; 0: found by calibrate
@@ -33,17 +33,17 @@ struct DetectorOptions {
 };
 
 struct Stall {
-  float t_s;       ///< when it began, after the block's begin
-  float length_s;  ///< of the whole iteration
-  float delay_s;   ///< the kernel kept this rank from running since its last stall or the block's begin; NaN: not known
-  float gap_s;     ///< longest gap between two polls; NaN where it did not poll
+  float t_s;       ///< begin, since the block's begin
+  float length_s;  ///< length of the whole iteration
+  float delay_s;   ///< time not running, by the kernel, since its last stall or the block's begin; NaN: unknown
+  float gap_s;     ///< longest gap between two polls; NaN without polling
 };
 static_assert(sizeof(Stall) == 16);
 
 struct Block {
   std::int64_t begin_ns = 0;  ///< now_ns()
   double length_s = 0;        ///< from the first iteration's begin to the last one's end
-  double excluded_s = 0;      ///< of it, spent on agreeing to go on and on noting stalls
+  double excluded_s = 0;      ///< the part of it for agreeing to go on and for recording stalls
   std::uint64_t iterations = 0;
   double run_delay_s = 0, cpu_s = 0;
   std::uint64_t involuntary = 0;     ///< context switches
@@ -52,14 +52,14 @@ struct Block {
   std::uint64_t stalls_lost = 0;
 };
 
-/// What was found before the first block.
+/// The results of the calibration before the first block.
 struct Calibration {
   double tick_s = 0;
-  bool steady = false;                       ///< the processor's counter is used
-  double iteration_s = 0;                    ///< median, of a single one
+  bool steady = false;                       ///< whether the processor's counter is used
+  double iteration_s = 0;                    ///< median time of a single iteration
   double stall_s = 0;                        ///< this rank's threshold
   double stamp_s = 0;                        ///< cost of one counter read and store, measured alone
-  double keeping_share = 0;                  ///< (kept - bare) / bare of the loop, interleaved; median of pairs
+  double keeping_share = 0;                  ///< (storing - bare) / bare loop, interleaved; median of pairs
   double keeping_low = 0, keeping_high = 0;  ///< 95 % interval of that median
   std::uint32_t every = 1;                   ///< this rank's iterations that share one counter reading
   std::uint32_t chunk = 0;                   ///< iterations between two agreements to go on
@@ -74,18 +74,18 @@ class Detector {
   Detector& operator=(Detector&&) = delete;
   ~Detector();
 
-  /// Warms up, finds the threshold and measures what keeping costs. Takes about 1 s. Collective.
+  /// Warms up, finds the threshold and measures the cost of storing iterations. Takes about 1 s. Collective.
   Result<Calibration> calibrate();
   const Calibration& calibration() const { return found_; }
 
-  /// Repeats the operation without keeping anything until `for_s` are over, as rank 0 sees it. Collective.
+  /// Repeats the operation without storing anything for `for_s`, by the clock of rank 0. Collective.
   void idle(double for_s);
 
-  /// One block. Collective; all ranks run the same number of iterations. `cut` is asked on rank 0 between
-  /// iterations, about 20 times a second; true ends the block early, and then false is returned on all ranks.
+  /// One block. Collective; all ranks run the same number of iterations. Rank 0 calls `cut` between iterations, about
+  /// 20 times a second; true ends the block early, and then all ranks return false.
   bool measure(double length_s, Block& out, const std::function<bool()>& cut = {});
 
-  /// The last block's iterations, in ticks; the longest is told as 2^32 - 1.
+  /// The last block's iterations, in ticks; at most 2^32 - 1.
   std::vector<std::uint32_t> const& iterations() const { return kept_; }
   std::uint64_t iterations_kept() const { return kept_count_; }
 
@@ -98,7 +98,7 @@ class Detector {
   void measure_keeping(double iteration_s, int pairs);
   void step();
   double polled_step();
-  int go_on(int wanted);  ///< what rank 0 wants
+  int go_on(int wanted);  ///< returns rank 0's `wanted` on all ranks
   void note(std::int64_t end, std::uint64_t length, double gap_s);
   double run_delay_s();
 

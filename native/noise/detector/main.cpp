@@ -1,9 +1,10 @@
-// sonde-noise: times a loop of collectives in blocks, a monitoring agent on in some of them.
+// sonde-noise: times a loop of collectives in blocks, with a monitoring agent on in some of them.
 //
-// Publishes: events on stdout (rank 0), block files in --dir. Consumes: `stop` on stdin of rank 0. Before MPI starts
-// every rank forks a keeper for each different agent; the lowest rank of a node keeps its own, which start, pause and
-// end the agents there. When the parent goes silent (end of file on stdin) the block under way is given up, what was
-// measured is written, agents are ended. When a rank dies, its keepers end the agents they had started.
+// Publishes: events on stdout (rank 0), block files in --dir. Consumes: `stop` on stdin of rank 0. Before MPI starts,
+// every rank forks a supervisor for each different agent. Only the lowest rank of a node uses its supervisors, which
+// start, pause and end the agents there. When the parent goes silent (end of file on stdin), the current block is
+// abandoned, the data is written, and agents are ended. When a rank dies, its supervisors end the agents that they
+// started.
 
 #include <mpi.h>
 #include <sys/resource.h>
@@ -68,7 +69,7 @@ int measure(const Options& options, MpiTeam& team, std::vector<Keeper> keepers) 
   const double began_s = team.least_on_node(now_s());
   const Place place = find_place();
   const RecordSchema schema = schema_of(options, team, place, began_s);
-  // Room for a block with all its stalls, else for what is kept of a block is flushed on the way.
+  // Room for a block with all its stalls. The records of single iterations are flushed earlier.
   auto writer = RecordWriter::open(**sink, schema, 256, options.cap_bytes);
   if (!all_well(writer, team)) return 3;
   Recorder recorder(*writer, began_s);
@@ -102,7 +103,7 @@ int measure(const Options& options, MpiTeam& team, std::vector<Keeper> keepers) 
 
   Run run{options, team, *detector, agent, recorder, *forwarding, control, began_s};
   const Stop stop = run_blocks(run);
-  auto flushed = recorder.flush();  // what the last look said
+  auto flushed = recorder.flush();  // writes the record of the last look
   auto ended = agent.end();
   auto drained = forwarding->drain();
   auto synced = (*sink)->sync();
@@ -150,7 +151,7 @@ int main(int argc, char** argv) {
     } else if (!all_well(keepers, team)) {
       code = 3;
     } else if (team.size() < 2) {
-      emit_error({"noise.too_few_ranks", "collectives need two ranks at least, and there is one",
+      emit_error({"noise.too_few_ranks", "collectives need at least two ranks, but there is one",
                   "start more with --ntasks 2"});
       code = 3;
     } else {

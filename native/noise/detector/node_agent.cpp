@@ -37,7 +37,7 @@ Result<void> NodeAgent::prepare() {
     if (!keeper_of_[v] || kept_[*keeper_of_[v]].started) continue;
     if (auto done = on(v); !done) return done;
     if (auto done = off(); !done) return done;
-    // What its start took is no block's: the first block may be one without it.
+    // The cost of the start belongs to no block: the first block may be without this agent.
     if (auto used = use(); !used) return used.error();
   }
   return {};

@@ -1,9 +1,10 @@
 #pragma once
-/// The agents of one node, as the blocks want them: one on in some, all paused in the others. Only the lowest rank of
-/// a node has keepers; on the others every call does nothing and succeeds. Owner-thread.
+/// The agents of one node, for the blocks: in some blocks one agent is on, in the others all are paused. Only the
+/// lowest rank of a node has supervisors; on other ranks every call does nothing and succeeds. Owner-thread.
 ///
-/// Every different command has a keeper of its own and is started once, before the first block. Else each change from
-/// one agent to another would start a process right before a block that has one, and none before a block without.
+/// Each different command has its own supervisor and is started once, before the first block. Otherwise each change
+/// from one agent to another would start a process just before a block with an agent, but not before a block without
+/// one.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +18,7 @@
 
 namespace sonde::noise {
 
-/// What the agent of this node has used in one block.
+/// The resources that the agent of this node has used in one block.
 struct AgentUse {
   double cpu_s = 0, keeper_cpu_s = 0, drive_s = 0;
   double wakeups = 0, processes = 0, threads = 0, rss_bytes = 0, drives = 0, drives_failed = 0;
@@ -27,25 +28,25 @@ struct AgentUse {
   }
 };
 
-/// Of each variant, which keeper it needs: its command's place among the different ones; nullopt without a command.
+/// The supervisor of each variant: the index of its command among the different commands; nullopt without a command.
 std::vector<std::optional<std::size_t>> keepers_of(const std::vector<Variant>& variants);
-/// How many keepers the variants need, one at least.
+/// The number of supervisors that the variants need, at least one.
 std::size_t keepers_needed(const std::vector<Variant>& variants);
 
 class NodeAgent {
  public:
-  /// keepers: as many as keepers_needed(variants), or none on a rank that does not lead its node.
+  /// keepers: keepers_needed(variants) supervisors, or an empty list on a rank that does not lead its node.
   NodeAgent(std::vector<Keeper> keepers, const std::vector<Variant>& variants);
 
   bool leads() const { return !kept_.empty(); }
 
-  /// Starts every agent and pauses it, so that no block pays for its start.
+  /// Starts every agent and pauses it, so that no block includes its start.
   Result<void> prepare();
-  /// Lets the variant's agent run; a variant without one leaves all paused. Errors: those of Keeper.
+  /// Resumes the variant's agent; for a variant without an agent all stay paused. Errors: those of Keeper.
   Result<void> on(std::uint32_t variant);
-  /// Pauses what runs.
+  /// Pauses the running agent.
   Result<void> off();
-  /// What the agent that ran last has used since it was asked last. Looks through /proc: not while something is timed.
+  /// The use of the agent that ran last, since the call before. It reads /proc, so not while something is timed.
   Result<AgentUse> use();
   /// Ends everything.
   Result<void> end();
@@ -61,7 +62,7 @@ class NodeAgent {
   std::vector<Kept> kept_;
   const std::vector<Variant>& variants_;
   std::vector<std::optional<std::size_t>> keeper_of_;  ///< by variant
-  std::optional<std::size_t> last_;                    ///< of kept_, the one that ran last
+  std::optional<std::size_t> last_;                    ///< index in kept_ of the agent that ran last
   bool runs_ = false;
 };
 

@@ -15,7 +15,7 @@ std::byte* touched(std::size_t bytes) {
   void* p = nullptr;
   const std::size_t rounded = (std::max<std::size_t>(bytes, 64) + 4095) / 4096 * 4096;
   if (posix_memalign(&p, 4096, rounded) != 0) return nullptr;
-  std::memset(p, 0, rounded);  // zeros: a reduction of them never meets a denormal
+  std::memset(p, 0, rounded);  // a reduction of zeros has no denormals
   return static_cast<std::byte*>(p);
 }
 
@@ -62,7 +62,7 @@ Result<Operation> Operation::make(const std::string& name, std::size_t bytes, MP
   made.recv_ = touched(std::max(room, 2 * bytes));
   if (!made.send_ || !made.recv_)
     return Error{"noise.out_of_memory", "no memory for two buffers of " + std::to_string(room) + " B",
-                 "ask for shorter messages with --size"};
+                 "use shorter messages with --size"};
   return made;
 }
 
@@ -89,7 +89,7 @@ void Operation::begin(std::uint64_t k) {
     case Op::bcast: MPI_Ibcast(send_, bytes_, MPI_BYTE, root, comm_, requests_); break;
     case Op::reduce: MPI_Ireduce(send_, recv_, doubles_, MPI_DOUBLE, MPI_SUM, root, comm_, requests_); break;
     case Op::allgather: MPI_Iallgather(send_, bytes_, MPI_BYTE, recv_, bytes_, MPI_BYTE, comm_, requests_); break;
-    case Op::halo: {  // a ring: every rank has two neighbours, which may be the same one
+    case Op::halo: {  // a ring: every rank has two neighbours, which may be the same rank
       const int left = (rank_ + size_ - 1) % size_, right = (rank_ + 1) % size_;
       MPI_Irecv(recv_, bytes_, MPI_BYTE, left, tag_halo, comm_, &requests_[0]);
       MPI_Irecv(recv_ + bytes_, bytes_, MPI_BYTE, right, tag_halo + 1, comm_, &requests_[1]);

@@ -1,9 +1,9 @@
 #pragma once
-/// What the detector repeats: one collective, or a halo exchange. Owner-thread.
+/// The operation that the detector repeats: one collective, or a halo exchange. Owner-thread.
 ///
-/// Rooted operations change their root every iteration, so that no rank can run ahead of the others for long.
-/// Lengths are bytes that one rank sends to one peer (alltoall, bcast, halo), contributes (allgather), or reduces
-/// (allreduce, reduce: whole doubles, one at least).
+/// Rooted operations change their root in every iteration, so that no rank can run ahead of the others for long.
+/// Sizes are the bytes that one rank sends to one peer (alltoall, bcast, halo), contributes (allgather), or reduces
+/// (allreduce, reduce: whole doubles, at least one).
 
 #include <mpi.h>
 
@@ -29,9 +29,9 @@ class Operation {
   ~Operation();
 
   Op op() const { return op_; }
-  /// Once, blocking. k counts iterations.
+  /// Runs it once, blocking. k counts iterations.
   void once(std::uint64_t k);
-  /// Begins it; complete when the requests of pending() are. For polling.
+  /// Begins it, for polling; it is complete when the requests of pending() are complete.
   void begin(std::uint64_t k);
   MPI_Request* pending() { return requests_; }
   int pending_count() const { return pending_; }

@@ -11,7 +11,7 @@ namespace sonde::noise {
 
 namespace {
 
-const char* const not_for_people = "this program is started by `sonde noise run`, which should be used instead";
+const char* const not_for_people = "use `sonde noise run`, which starts this program";
 
 template <typename T> bool numbers(const std::string& text, std::vector<T>& out) {
   for (std::size_t begin = 0; begin <= text.size();) {
@@ -42,7 +42,7 @@ Result<Options> parse_options(const std::vector<std::string>& args) {
     });
   };
   auto flag = [](bool& target) { return Take([&target](const std::string& v) { return yes_no(v, target); }); };
-  // Of the variant that was begun last.
+  // Sets a value of the last variant.
   auto own = [&o](auto take) {
     return Take([&o, take](const std::string& v) { return !o.variants.empty() && take(o.variants.back(), v); });
   };

@@ -1,12 +1,12 @@
 #pragma once
-/// Writes blocks as records of the room's one layout: a head, and 4096 bytes whose meaning depends on the kind.
+/// Writes blocks as records, which all have the same layout: a head, and 4096 bytes whose meaning depends on the kind.
 /// Owner-thread.
 ///
 /// kind 0  block        payload: count u4[864] of histogram classes
 ///      1  stalls       payload: n times (t_s f4, length_s f4, delay_s f4, gap_s f4)
 ///      2  iterations   payload: n times u4, ticks
-///      3  agent        payload: n f8: what the node's agent used in the block, as AgentUse lists it
-///      4  calibration  payload: n f8: as Calibration lists it
+///      3  agent        payload: n f8: the use of the node's agent in the block, in the order of AgentUse
+///      4  calibration  payload: n f8: in the order of Calibration
 ///      5  look         payload: n f8: number, blocks seen, elapsed_s, p, p_fold, p_ranked, z_fold, z_ranked,
 ///                      period_s, phase_s, from_resume, feature, p so far, s that the test took,
 ///                      permutations
@@ -40,7 +40,7 @@ class Recorder {
  public:
   Recorder(RecordWriter& writer, double began_s) : writer_(&writer), began_s_(began_s) {}
 
-  /// A block and its stalls; resumed_s: now_s() at which its agent was let go, or would have been.
+  /// A block and its stalls; resumed_s: now_s() at which its agent was resumed, or would have been.
   Result<void> block(std::uint32_t number, std::uint32_t segment, std::uint32_t variant, const Block& block,
                      double resumed_s);
   /// Every iteration of a block.

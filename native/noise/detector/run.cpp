@@ -17,20 +17,20 @@ namespace sonde::noise {
 
 namespace {
 
-// A look pauses the run, and the last one comes when its time is over: how much of the budget each may take. Where
-// periods are looked for in hundreds of blocks, all permutations would take longer than the run.
+// The part of the budget that each look may take. A look pauses the run, and the last look comes when the time of the
+// run is over. With hundreds of blocks and many periods, all permutations would take longer than the run.
 constexpr double look_share = 0.05, shortest_look_s = 2;
 
 constexpr double level_quantiles[] = {0.5, 0.9, 0.99, 0.999};
 constexpr std::size_t levels = std::size(level_quantiles);
 
-/// What a rank tells rank 0 of a block before its stalls.
+/// The data of a block that a rank sends to rank 0 before its stalls.
 struct Told {
   double begin_s, length_s, every, stalls, level[levels];
 };
 
-/// The block as the judge sees it, from all ranks; filled on rank 0 only. sonde.noise.judge builds the same from a
-/// dataset: a run judged again gives what it gave live.
+/// The block for the judge, from all ranks; filled only on rank 0. sonde.noise.judge builds the same data from a
+/// dataset, so a run that is judged again gives the same result.
 Evidence gather(const Run& run, const Block& block, const PlannedBlock& plan, double resumed_s) {
   const Calibration& found = run.detector.calibration();
   Told mine{static_cast<double>(block.begin_ns) * 1e-9 - run.began_s,
@@ -82,8 +82,8 @@ Evidence gather(const Run& run, const Block& block, const PlannedBlock& plan, do
 }
 
 std::vector<PlannedBlock> fresh_blocks(const Options& options, std::uint32_t after_segment) {
-  // By lot within each pair: neighbours are compared, and a level that wanders is in both. The test, which wants many
-  // ways to draw labels, is over.
+  // The order is random within each pair: neighbours are compared, and a drift of the level is in both of them. Only
+  // the test needs many possible permutations of the labels, and the test is over.
   const std::uint32_t shares[] = {1, 1};
   const std::vector<std::uint32_t> rounds(options.fresh_rounds, 1);
   auto blocks = plan_blocks(shares, rounds, options.seed + 1);
@@ -106,7 +106,7 @@ Stop run_blocks(Run& run) {
   bool detected = false;
   Block block;
 
-  // Every rank must hear of an error of any rank before the next collective call.
+  // Every rank must know of an error of any rank before the next collective call.
   auto fails = [&](const Result<void>& result) {
     int failed = result ? run.team.size() : run.team.rank();
     MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MIN, run.team.comm());
@@ -143,8 +143,8 @@ Stop run_blocks(Run& run) {
       if (auto done = run.recorder.values(Kind::agent, k, planned.segment, planned.variant, used->values()); !done)
         well = done;
     }
-    // Of blocks without an agent too, from the same stamp: had the two kinds different origins, whatever repeats with
-    // the blocks would fall into different cells of the fold, and be taken for the agent.
+    // Blocks without an agent use the same origin of time. With different origins, everything that repeats with the
+    // blocks would be in different cells of the fold, and would look like the agent.
     if (auto done = run.recorder.block(k, planned.segment, planned.variant, block, resumed_s); !done) well = done;
     if (o.keep)
       if (auto done =
@@ -195,7 +195,7 @@ Stop run_blocks(Run& run) {
         if (fails(well)) break;
         MPI_Bcast(&found, 1, MPI_INT, 0, run.team.comm());
         if (found != 0) {
-          // What found the effect overstates it: its size comes from blocks that had no part in finding it.
+          // The blocks that led to the detection overestimate the effect, so its size comes from fresh blocks.
           detected = true;
           plan.resize(k + 1);
           const auto fresh = fresh_blocks(o, planned.segment);

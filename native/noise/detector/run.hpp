@@ -1,5 +1,5 @@
 #pragma once
-/// A noise run: blocks in their drawn order, the agent on or off, a look after each segment, fresh blocks after a
+/// A noise run: blocks in random order with the agent on or off, a look after each segment, and fresh blocks after a
 /// detection. Owner-thread.
 
 #include "core/control.hpp"
@@ -13,7 +13,7 @@
 
 namespace sonde::noise {
 
-/// What a run needs; all outlive it.
+/// The parts of a run; all of them outlive it.
 struct Run {
   const Options& options;
   MpiTeam& team;
@@ -25,8 +25,8 @@ struct Run {
   double began_s;  ///< now_s() at the run's zero, the same for the ranks of a node
 };
 
-/// Runs to the end. Emits `progress` and `look` on rank 0. Collective. reason: converged (detected, and its fresh
-/// blocks are there), epochs (all planned blocks), budget, interrupted, failed (error and failed_rank tell).
+/// Runs to the end. Emits `progress` and `look` on rank 0. Collective. reason: converged (detected, and the fresh
+/// blocks are complete), epochs (all planned blocks), budget, interrupted, failed (see error and failed_rank).
 Stop run_blocks(Run& run);
 
 }  // namespace sonde::noise

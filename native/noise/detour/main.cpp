@@ -1,8 +1,8 @@
-// sonde-detour: which interruptions hit a core, seen from user space. One pinned thread a CPU.
+// sonde-detour: the interruptions of a core, measured in user space. One pinned thread for each CPU.
 //
 // Publishes: events on stdout; block files in --dir, for each CPU window-NNNNN.blk and, by method, detour-NNNNN.blk and
-// fwq-NNNNN.blk. Consumes: `stop` on stdin. When the parent goes silent (end of file on stdin) it ends its windows,
-// writes what it has, and goes; so it does on SIGTERM and SIGINT. A kill -9 loses half a second at most.
+// fwq-NNNNN.blk. Consumes: `stop` on stdin. When the parent goes silent (end of file on stdin), it ends its windows,
+// writes its records, and exits. It does the same on SIGTERM and SIGINT. A kill -9 loses at most half a second.
 
 #include <fcntl.h>
 #include <poll.h>
@@ -41,7 +41,7 @@ namespace {
 using namespace sonde;
 using namespace sonde::noise;
 
-// Whoever reads an event wakes for it, and may do so on a core that is being measured.
+// Each event wakes up its reader, perhaps on a core that is being measured. So events are rare.
 constexpr double flush_s = 0.5, told_s = 2;
 std::atomic<bool> ending{false};
 extern "C" void on_end(int) { ending = true; }
@@ -56,7 +56,7 @@ int fail(const Error& error, int code) {
   return code;
 }
 
-/// A file of /proc, held open: opening it again and again would cost more than reading it.
+/// A file of /proc that stays open, because opening it costs more than reading it.
 class ProcFile {
  public:
   explicit ProcFile(const char* path) : fd_(::open(path, O_RDONLY | O_CLOEXEC)) {}
@@ -92,7 +92,7 @@ struct Window {
 };
 static_assert(sizeof(Window) == 72);
 
-/// What the kernel counts for one CPU and for the calling thread.
+/// The kernel's counters for one CPU and for the calling thread.
 class Counters {
  public:
   explicit Counters(int cpu)
@@ -123,7 +123,7 @@ class Counters {
     run_delay_ = parse_run_delay(schedstat_.read());
   }
 
-  /// Takes all anew; fills the window and `deltas` with what grew since the last time.
+  /// Reads all counters again, and stores their growth since the last time in the window and in `deltas`.
   void take(Window& window, std::uint32_t* deltas) {
     const auto before = now_;
     const std::uint64_t steal = steal_;
@@ -141,7 +141,7 @@ class Counters {
     window.run_delay = run_delay_ < 0 ? std::nan("") : static_cast<double>(run_delay_ - run_delay) * 1e-9;
   }
 
-  /// Device interrupts since the begin: (name, count), the most first.
+  /// Device interrupts since the begin: (name, count), the most frequent first.
   std::vector<std::pair<std::string, std::uint64_t>> devices() const {
     std::vector<std::pair<std::string, std::uint64_t>> out;
     for (const auto& [name, count] : devices_) {
@@ -163,7 +163,7 @@ class Counters {
   std::int64_t run_delay_ = -1;
 };
 
-/// One block file: where it goes and what collects its records.
+/// One block file: its sink and its writer.
 struct Book {
   std::optional<FileSink> sink;
   std::optional<RecordWriter> writer;
@@ -186,7 +186,7 @@ struct Book {
   }
 };
 
-/// What one CPU's thread does, and what it found out for the events.
+/// The thread of one CPU, and its results for the events.
 struct Watcher {
   int cpu = -1;
   const DetourOptions* options = nullptr;
@@ -194,8 +194,8 @@ struct Watcher {
   std::atomic<std::uint64_t> samples{0}, windows_done{0};
   double least_step_s = 0, threshold_s = 0, quantum_s = 0, seconds_per_tick = 0;
   std::vector<std::pair<std::string, std::uint64_t>> devices;
-  std::optional<Error> error;  // it could not begin
-  std::optional<Error> lost;   // it could not write all
+  std::optional<Error> error;  // why it could not begin
+  std::optional<Error> lost;   // why it could not write all records
   std::thread thread;
   std::uint64_t dropped() const {
     std::uint64_t n = 0;
@@ -298,7 +298,7 @@ template <TickKind kind> void Watcher::measure(std::atomic<int>& ready, const st
     const bool by_quantum = o.fwq && (!o.detour || k % 2 == 1);
     Window window;
     window.kind = by_quantum ? 1 : 0;
-    // Anchored anew for each window, so that an error of the calibration does not add up.
+    // Each window has a new time base, so that errors of the calibration do not add up.
     const std::uint64_t base = ticks();
     const double base_s = now_s();
     auto time_of = [&](std::uint64_t t) { return base_s + static_cast<double>(t - base) * per_tick; };
@@ -361,7 +361,7 @@ int run(DetourOptions o) {
     if (cpu >= CPU_SETSIZE || !CPU_ISSET(cpu, &allowed))
       return fail({"noise.no_such_core",
                    "CPU " + std::to_string(cpu) + " cannot be used; this process may use: " + list_of(allowed),
-                   "choose of these with --cpus, or leave it out for all"},
+                   "choose some of these with --cpus, or omit it for all"},
                   3);
   if (o.check) return 0;
   if (o.host.empty()) {
@@ -376,11 +376,11 @@ int run(DetourOptions o) {
   sigaction(SIGINT, &end, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
 
-  const TickKind kind = best_ticks(false);  // each core is watched by a thread bound to it
+  const TickKind kind = best_ticks(false);  // each core has its own pinned thread
   std::atomic<int> ready{0};
   std::atomic<bool> go{false};
   std::vector<std::unique_ptr<Watcher>> team;
-  // Signals are the main thread's: it sleeps in poll, which they end, and measuring threads are left alone.
+  // Only the main thread gets signals: they end its poll, and do not disturb the measuring threads.
   sigset_t ending_signals, before;
   sigemptyset(&ending_signals);
   sigaddset(&ending_signals, SIGTERM);

@@ -1,4 +1,4 @@
-// libFuzzer: tables of /proc, lists of CPUs, and URLs to scrape. The first byte says which.
+// libFuzzer: tables of /proc, lists of CPUs, and URLs to scrape. The first byte selects one of them.
 #include <cstdint>
 #include <set>
 #include <string>

@@ -1,8 +1,8 @@
-// sonde-keeper: the keeper of one agent without MPI, for trying a recipe and for tests.
+// sonde-keeper: the supervisor of one agent without MPI, to try a recipe and for tests.
 //
-// Publishes: a JSON object a line on stdout, one for each command: {"ok":true, …} or {"ok":false,"code",…}.
-// Consumes: `start`, `pause`, `resume`, `place 0,2-3`, `usage`, `stop` on stdin, a line each.
-// When its parent goes silent (end of file on stdin) the keeper ends the agent and all it started.
+// Publishes: one line on stdout with a JSON object for each command: {"ok":true, …} or {"ok":false,"code",…}.
+// Consumes: `start`, `pause`, `resume`, `place 0,2-3`, `usage`, `stop` on stdin, one on each line.
+// When its parent goes silent (end of file on stdin), the supervisor ends the agent and all processes that it started.
 
 #include <cstdio>
 #include <iostream>
@@ -87,7 +87,7 @@ int main(int argc, char** argv) {
                                   : Result<bool>(false);
     if (read && *read) continue;
     say("options", read ? Error{"noise.bad_option", "sonde-keeper does not understand '" + flag + "'",
-                                "this program is started by `sonde noise agents --try`, which should be used instead"}
+                                "use `sonde noise agents --try`, which starts this program"}
                         : read.error());
     return 2;
   }
@@ -107,7 +107,7 @@ int main(int argc, char** argv) {
       else say(word, usage.error());
     } else {
       say(word, Error{"noise.bad_option",
-                      "'" + word + "' is no command; allowed: start, pause, resume, place, usage, stop", ""});
+                      "'" + word + "' is not a command; allowed: start, pause, resume, place, usage, stop", ""});
     }
   }
   return 0;

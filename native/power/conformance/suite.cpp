@@ -163,8 +163,8 @@ void energy_is_power(const Scene& s) {
   }
   const double passed = now_s() - from;
   for (std::size_t k = 0; k < end.size(); ++k) {
-    // The power of each piece of time lies between the lowest and the highest that were told, but for how finely they
-    // are told.
+    // The power of each piece of time lies between the lowest and the highest reported value, but for the resolution of
+    // the reports.
     const double mean = (end[k].energy_j - begin[k].energy_j) / passed, room = 5 + 0.25 * high[k];
     expect(mean >= low[k] - room && mean <= high[k] + room, s.name(k) + ": energy grew by " + watts(mean) +
                                                                 " on average, and power was told from " +

@@ -33,7 +33,7 @@ using sonde::fuzz::hold;
 
 constexpr std::int64_t now_ns = 1'800'000'000'000'000'000, boot_ns = 1'000'000'000'000;
 
-/// Of this process, in memory where there is room.
+/// This process's folder, in memory where there is room.
 const std::string& folder() {
   static const std::string made = [] {
     std::string name = ::access("/dev/shm", W_OK) == 0 ? "/dev/shm/sonde-fuzz-XXXXXX" : "/tmp/sonde-fuzz-XXXXXX";

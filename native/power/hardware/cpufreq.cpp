@@ -71,7 +71,7 @@ Result<std::vector<Frequency>> Cpufreq::read() {
   for (auto& one : known_) {
     const std::string at = folder_ + one.name + "/";
     one.current_hz = hz_in(at + "scaling_cur_freq");
-    // Each policy has limits: where they are gone, so is the policy. What runs now is not told by every driver.
+    // Each policy has limits: if they are gone, so is the policy. Not every driver reports the present frequency.
     if (!limits && !std::isnan(one.current_hz)) continue;
     const auto most = kinds::read_number(at + "scaling_max_freq");
     if (!most) return most.error();
@@ -116,7 +116,7 @@ Result<void> Cpufreq::set(const std::string& policy, double min_hz, double max_h
   const auto put = [&](const char* file, double hz) {
     return kinds::write_text(at + file, std::to_string(std::llround(hz * 1e-3)));
   };
-  // The kernel refuses a least above the highest, also in between.
+  // The kernel refuses a lowest frequency above the highest, also between two writes.
   const bool highest_first = most >= *max_now * 1e3;
   for (int turn = 0; turn < 2; ++turn) {
     const bool highest = (turn == 0) == highest_first;

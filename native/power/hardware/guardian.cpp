@@ -27,8 +27,8 @@ std::int64_t boot_ns() {
   return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
-/// All descriptors but `keep` and standard error: a pipe of the daemon that stayed open here would keep whoever reads
-/// it waiting.
+/// Close all descriptors but `keep` and standard error: a pipe of the daemon left open here would keep its reader
+/// waiting.
 void close_all_but(int keep) {
   const int nothing = ::open("/dev/null", O_RDWR);
   ::dup2(nothing, STDIN_FILENO);
@@ -49,7 +49,7 @@ void Guardian::guard(int pipe, Shared& shared, const Act& act, std::int64_t agai
   ::setsid();
   close_all_but(pipe);
   pipe = 3;
-  // Where that is allowed: it is for times when there is no memory, too.
+  // If allowed: the watchdog must also work when memory is short.
   (void)::mlockall(MCL_CURRENT);
   const int timer = ::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
   bool armed = false;
@@ -60,19 +60,19 @@ void Guardian::guard(int pipe, Shared& shared, const Act& act, std::int64_t agai
       if (!armed) armed = true, shared.armed.store(act(Why::armed) == Did::failed ? -1 : 1);
       wakes = due;
       if (boot_ns() >= due) {
-        // How it was begun counts: a renewal that came meanwhile is for the daemon to sort out, which sees that this
-        // acted.
+        // The time at which it started counts: the daemon handles a renewal that came meanwhile, since it sees that
+        // this process acted.
         if (act(Why::late) == Did::set) shared.acted.fetch_add(1);
         wakes = boot_ns() + again_ns;
       }
     }
     shared.wakes_ns.store(wakes);
-    if (shared.due_ns.load() != due) continue;  // said between: until() may have seen the former time
+    if (shared.due_ns.load() != due) continue;  // changed meanwhile: until() may have seen the earlier time
     const bool sleeps = wakes == INT64_MAX;
     const itimerspec when{{}, {sleeps ? 0 : wakes / 1'000'000'000, sleeps ? 0 : wakes % 1'000'000'000}};
     ::timerfd_settime(timer, TFD_TIMER_ABSTIME, &when, nullptr);
     pollfd ready[2] = {{pipe, POLLIN, 0}, {timer, POLLIN, 0}};
-    // Without a timer it looks each `again`.
+    // Without a timer it checks every `again`.
     if (::poll(ready, 2, timer < 0 && !sleeps ? static_cast<int>(again_ns / 1'000'000) : -1) < 0) continue;
     std::uint64_t count = 0;
     if (ready[1].revents) (void)!::read(timer, &count, sizeof count);
@@ -119,7 +119,7 @@ Guardian::~Guardian() {
 
 void Guardian::until(std::int64_t boottime_ns) {
   shared_->due_ns.store(boottime_ns);
-  // Later than what it waits for: it reads that by itself. A pipe that is full has woken it.
+  // It need not be woken for a later time: it reads that by itself. A full pipe has woken it already.
   if (boottime_ns && boottime_ns < shared_->wakes_ns.load() && pipe_ >= 0) (void)!::write(pipe_, &look, 1);
 }
 

@@ -1,11 +1,11 @@
 #pragma once
-/// What a node's power is read from and held by: one interface, and behind it powercap (RAPL), NVML, Redfish, IPMI
-/// DCMI, and a simulated node that has to be asked for by name. Nothing here falls back from one to another in silence:
-/// each number says its source.
+/// The devices through which a node's power is read and capped: one interface, implemented by powercap (RAPL), NVML,
+/// Redfish, IPMI DCMI, and a simulated node that must be requested by name. There is no silent fallback from one to
+/// another: each number states its source.
 ///
-/// A Hardware is one device with one or more *domains* (package-0, gpu-1, node). A Node (node.hpp) is several of them
-/// with one cap in sum. Owner-thread, except where said. Limits of what may be set are checked here, not left to
-/// firmware: some takes anything (99,999 W).
+/// A Hardware is one device with one or more *domains* (package-0, gpu-1, node). A Node (node.hpp) combines several of
+/// them under one total cap. Owner-thread, except where stated. The limits of caps are checked here, not left to
+/// firmware: some firmware accepts any value (99,999 W).
 
 #include <cstdint>
 #include <functional>
@@ -23,15 +23,15 @@ namespace sonde::power {
 struct Range {
   double min_w = unknown, max_w = unknown;
   bool settable = false;
-  std::string why_not;  ///< where it is not: "constraint_0_power_limit_uw is not there", "…: Permission denied"
+  std::string why_not;  ///< if it is not settable: "constraint_0_power_limit_uw is not there", "…: Permission denied"
 };
 
 struct DomainReading {
-  double power_w = unknown;  ///< over the time since the last read() where only energy is counted: NaN at the first
+  double power_w = unknown;  ///< where only energy is counted, over the time since the last read(): NaN at the first
   double energy_j =
-      unknown;  ///< since open(); wrap-arounds are counted, and a counter that was reset begins anew without a fall
-  double cap_w = unknown;  ///< as read back now: the highest that is in force; NaN: it cannot tell, or none is in force
-  std::string trouble;     ///< code and sentence of what of this could not be read; empty: nothing
+      unknown;  ///< since open(); wrap-arounds are counted, and a counter that was reset continues without a fall
+  double cap_w = unknown;  ///< as read back now: the highest in force; NaN: unknown, or none is in force
+  std::string trouble;     ///< code and sentence about what could not be read; empty: none
 };
 
 struct Sensor {
@@ -40,7 +40,7 @@ struct Sensor {
   double value = unknown;  ///< W, J, degC, V, rpm, share
 };
 
-/// Saved before the first cap is set, so that it can be restored by another process after a crash.
+/// Saved before the first cap is set, so that another process can restore it after a crash.
 struct Original {
   std::string domain;
   std::string setting;  ///< which of the hardware's: "constraint_0_power_limit_uw", "PowerLimit"
@@ -51,20 +51,20 @@ class Hardware {
  public:
   virtual ~Hardware() = default;
   virtual Source source() const = 0;
-  virtual const std::string& model() const = 0;  ///< "Intel RAPL", a BMC's own words
+  virtual const std::string& model() const = 0;  ///< "Intel RAPL", or the name that a BMC reports
   virtual const std::vector<std::string>& domains() const = 0;
   virtual Range range(std::size_t domain) const = 0;
-  /// All domains, in their order. Takes up to `timeout_s` of the configuration out of band, microseconds within.
-  /// Errors: power.hardware_gone (a file or device vanished: which), power.hardware_failed (what it said),
-  /// power.bmc_timeout, power.bmc_denied. A domain that alone fails has NaN.
+  /// Reads all domains, in their order. Takes up to `timeout_s` of the configuration out of band, microseconds in band.
+  /// Errors: power.hardware_gone (the file or device that vanished), power.hardware_failed (its message),
+  /// power.bmc_timeout, power.bmc_denied. If only one domain fails, it has NaN.
   virtual Result<std::vector<DomainReading>> read() = 0;
-  /// Sets, reads back, and returns what was read back: whoever asked compares. Errors: power.out_of_range (value, what
-  /// is allowed; nothing was written), power.read_only, and those of read().
+  /// Sets a cap, reads it back, and returns the value read: the caller compares. Errors: power.out_of_range (value,
+  /// allowed range; nothing was written), power.read_only, and those of read().
   virtual Result<double> cap(std::size_t domain, double cap_w) = 0;
   virtual Result<std::vector<Sensor>> sensors() { return std::vector<Sensor>{}; }
-  /// What cap() will overwrite, as it is now.
+  /// The present settings that cap() will overwrite.
   virtual Result<std::vector<Original>> originals() = 0;
-  /// Puts back what is given; what can no longer be put back is told after all else was. Errors: as cap().
+  /// Restores settings; those that can no longer be restored are reported after all others were. Errors: as cap().
   virtual Result<void> restore(const std::vector<Original>& originals) = 0;
 };
 
@@ -76,7 +76,7 @@ struct HardwareSpec {
   std::string url, user, password_file,
       ca;                ///< redfish: https://bmc17; ipmi: host or empty for the local BMC; files are read at open
   std::string domains;   ///< of those that are there, a pattern with * and ?; empty: all packages, GPUs, the node
-  double timeout_s = 5;  ///< of one exchange with a BMC
+  double timeout_s = 5;  ///< for one exchange with a BMC
   double min_w = unknown, max_w = unknown;  ///< of each domain, narrower than the hardware's own; needed where it tells
                                             ///< none. powercap: a quarter of the highest
   bool read_only = false;                   ///< never sets anything
@@ -84,14 +84,14 @@ struct HardwareSpec {
   double idle_w = 60, busy_w = 300, noise_w = 2, lag_s = 0.5, load = 0.5;
   std::string load_file;  ///< a number 0 … 1 in it is the load; read at each step
   std::uint64_t seed = 1;
-  std::function<std::int64_t()> clock = now_ns;  ///< powercap: by which counters are timed; a test has its own
+  std::function<std::int64_t()> clock = now_ns;  ///< timer of powercap's counters; a test has its own
 };
 
-/// Errors: power.no_hardware (what was looked for, where), power.unknown_domain, power.bad_hardware (a setting that the
-/// kind does not have), power.not_built (a kind that this build lacks, and what to install), and those of read().
+/// Errors: power.no_hardware (what was searched for, where), power.unknown_domain, power.bad_hardware (a setting that
+/// the kind does not have), power.not_built (a kind that this build lacks, and what to install), and those of read().
 Result<std::unique_ptr<Hardware>> open_hardware(const HardwareSpec& spec);
 
-/// Kinds of this build, for --help and `sonde doctor`; `missing`: what to install, empty where it is there.
+/// The kinds of this build, for --help and `sonde doctor`; `missing`: what to install, empty if nothing is missing.
 struct HardwareKind {
   Source kind;
   const char* what;

@@ -1,5 +1,5 @@
-// A node's BMC by IPMI's DCMI commands, through the program ipmitool: as a child with a time limit, for each exchange
-// one.
+// A node's BMC through IPMI's DCMI commands and the program ipmitool: one child process with a time limit for each
+// exchange.
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
@@ -42,18 +42,18 @@ struct Said {
 std::string program_path() {
   const char* path = std::getenv("PATH");
   std::string folders = path ? path : "";
-  folders += ":/usr/sbin:/sbin:/usr/bin:/usr/local/bin";  // where daemons often do not look
+  folders += ":/usr/sbin:/sbin:/usr/bin:/usr/local/bin";  // daemons often do not search these folders
   for (std::size_t at = 0; at <= folders.size();) {
     const std::size_t end = std::min(folders.find(':', at), folders.size());
     const std::string file = folders.substr(at, end - at) + "/ipmitool";
-    // A relative folder is one of whoever made the current folder.
+    // A relative folder depends on the current folder, which another user may have created.
     if (file.front() == '/' && end > at && ::access(file.c_str(), X_OK) == 0) return file;
     at = end + 1;
   }
   return "";
 }
 
-/// Runs it; killed when its time is over. Errors: power.bmc_timeout, power.hardware_failed (it could not be started).
+/// Runs it; kills it when its time is over. Errors: power.bmc_timeout, power.hardware_failed (it could not be started).
 Result<Said> run(const std::vector<std::string>& words, const Deadline& deadline) {
   int out[2], err[2];
   if (::pipe2(out, O_CLOEXEC) != 0)
@@ -69,8 +69,8 @@ Result<Said> run(const std::vector<std::string>& words, const Deadline& deadline
   posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&files, out[1], STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&files, err[1], STDERR_FILENO);
-  // A group of its own, so that a Ctrl-C of the terminal does not cut an exchange; and signals as a program expects
-  // them.
+  // A process group of its own, so that a Ctrl-C on the terminal does not interrupt an exchange; and default signal
+  // handling, as a program expects.
   posix_spawnattr_t how;
   posix_spawnattr_init(&how);
   sigset_t none, usual;
@@ -87,7 +87,7 @@ Result<Said> run(const std::vector<std::string>& words, const Deadline& deadline
   for (char** one = environ; *one; ++one)
     if (std::strncmp(*one, "LC_", 3) != 0 && std::strncmp(*one, "LANG", 4) != 0 && std::strncmp(*one, "IPMI_", 5) != 0)
       env.push_back(*one);
-  char plain[] = "LC_ALL=C";  // its words are read
+  char plain[] = "LC_ALL=C";  // its output is parsed
   env.push_back(plain);
   env.push_back(nullptr);
   pid_t child = -1;
@@ -141,7 +141,7 @@ Result<Said> run(const std::vector<std::string>& words, const Deadline& deadline
   return said;
 }
 
-/// What follows "name:" in a line of `text`, without blanks around it; empty: there is no such line.
+/// The text after "name:" in a line of `text`, without surrounding blanks; empty: there is no such line.
 std::string after(const std::string& text, std::string_view name) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
@@ -157,7 +157,7 @@ std::string after(const std::string& text, std::string_view name) {
   return "";
 }
 
-/// What it says of why it failed comes last.
+/// The reason of a failure comes last in its output.
 std::string last_line(const std::string& text) {
   const std::size_t end = text.find_last_not_of(" \t\r\n");
   if (end == std::string::npos) return "";
@@ -214,7 +214,7 @@ class Dcmi final : public Hardware {
       if (spec_.user.empty() || spec_.password_file.empty())
         return bad("a BMC over the network needs user and password_file", "a file with the password, chmod 600");
       if (auto password = password_in(spec_.password_file); !password) return password.error();
-      // By a file, for what stands in arguments everyone can read. Asked again each second.
+      // The password goes through a file, because everyone can read arguments.
       for (const auto& word :
            {std::string("-I"), std::string("lanplus"), std::string("-H"), host, std::string("-p"),
             std::to_string(checked), std::string("-U"), spec_.user, std::string("-f"), spec_.password_file,
@@ -226,8 +226,8 @@ class Dcmi final : public Hardware {
     }
     const Deadline deadline = Deadline::in_s(4 * spec_.timeout_s);
     auto power = ask({"dcmi", "power", "reading"}, deadline);
-    // Least rights first, and the better cipher: 17 is SHA-256, 3 SHA-1. Which a BMC has is told quicker by trying than
-    // by asking it.
+    // Lowest privilege first, and the better cipher: 17 is SHA-256, 3 SHA-1. Trying finds out faster than asking which
+    // of them a BMC has.
     for (int turn = 0; remote_ && !power && turn < 2; ++turn) {
       if (power.error().code == "power.bmc_denied" &&
           power.error().what.find("nsufficient privilege") != std::string::npos && level_ == "OPERATOR")
@@ -272,7 +272,7 @@ class Dcmi final : public Hardware {
     if (!said) return said.error();
     const std::string now = after(*said, "Instantaneous power reading");
     out.power_w = first_number(now);
-    // Switched off it tells 0, or what it was.
+    // When switched off it reports 0, or the last value.
     if (after(*said, "Power reading state is") == "deactivated") {
       out.power_w = unknown;
       out.trouble = "power.hardware_failed: the BMC has its power measurement switched off";
@@ -291,12 +291,12 @@ class Dcmi final : public Hardware {
   Result<double> cap(std::size_t domain, double cap_w) override {
     if (domain != 0) return Error{"power.unknown_domain", "there is no domain " + std::to_string(domain), ""};
     if (const auto may = may_set(range_, names_[0], cap_w); !may) return may.error();
-    const Deadline deadline = Deadline::in_s(4 * spec_.timeout_s);  // four exchanges at most
+    const Deadline deadline = Deadline::in_s(4 * spec_.timeout_s);  // at most four exchanges
     auto before = limit_now(deadline);
     if (!before) return before.error();
-    // DCMI counts in watts: down, so that the sum stays below the budget.
+    // DCMI counts in watts: rounded down, so that the sum stays below the budget.
     const double whole = std::floor(cap_w) >= range_.min_w ? std::floor(cap_w) : std::ceil(cap_w);
-    // Many BMCs come with the order to switch a node off that is above its limit for a second.
+    // Many BMCs are preset to switch a node off that is above its limit for a second.
     const bool mild = before->action == "no_action" || before->action == "sel_logging";
     if (before->active) {
       if (!mild)
@@ -376,14 +376,14 @@ class Dcmi final : public Hardware {
     line.insert(line.end(), words.begin(), words.end());
     auto said = run(line, deadline);
     if (!said) return said.error();
-    // It ends with 0 after some failures, and tells them only.
+    // After some failures it ends with 0, and only prints them.
     std::string why = last_line(said->err);
     const bool failed = said->status != 0 || said->err.find("request failed") != std::string::npos ||
                         said->out.find("request failed") != std::string::npos;
     if (!failed) return said->out;
     if (why.empty()) why = last_line(said->out);
     std::string all = said->err + said->out;
-    // Why no session came about it tells only when it is asked for more.
+    // It prints the reason of a failed session only in verbose mode.
     if (remote_ && all.find("Unable to establish") != std::string::npos && !deadline.passed()) {
       line.insert(line.begin() + 1, "-v");
       if (auto more = run(line, deadline)) all += more->err + more->out;
@@ -409,7 +409,7 @@ class Dcmi final : public Hardware {
     if (!said) return said.error();
     return {};
   }
-  // Each asks the BMC for what it has first, and sends that back but for the one value.
+  // Each call first reads the BMC's settings, and sends them back with the one value changed.
   Result<void> set_limit(double watts, const Deadline& deadline) const {
     return order({"dcmi", "power", "set_limit", "limit", std::to_string(std::llround(watts))}, deadline);
   }
@@ -467,8 +467,8 @@ class Dcmi final : public Hardware {
     Limit out;
     const std::string state = after(*said, "Current Limit State");
     out.active = state == "Power Limit Active";
-    // Of an answer that ends after its code it tells what is in its memory behind it, at times a time that nobody has
-    // set.
+    // ipmitool prints what its memory holds behind an answer that ends after its code: at times a time that nobody
+    // has set.
     const double correction_ms = first_number(after(*said, "Correction time")),
                  sample_s = first_number(after(*said, "Sampling period"));
     if (!state.empty() && !out.active && !(correction_ms <= longest_correction_ms)) return Limit{};

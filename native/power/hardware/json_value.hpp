@@ -1,6 +1,6 @@
 #pragma once
-/// JSON as services send it, read into a tree. Strict (RFC 8259), bounded in depth; what it lacks is null, so that
-/// paths can be asked for without looking at each step. Any-thread, once made.
+/// JSON from services, read into a tree. Strict (RFC 8259), with limited depth. A missing member is null, so that paths
+/// can be followed without checking each step. Any-thread, once created.
 
 #include <functional>
 #include <map>
@@ -17,20 +17,20 @@ class JsonValue {
   using List = std::vector<JsonValue>;
   using Object = std::map<std::string, JsonValue, std::less<>>;
 
-  /// Errors: power.bad_json (at which byte, what).
+  /// Errors: power.bad_json (the byte, the fault).
   static Result<JsonValue> parse(std::string_view text);
 
   bool is_null() const { return kind_ == Kind::null; }
-  /// The word false; null is not.
+  /// Whether it is the word false; null is not.
   bool is_false() const { return kind_ == Kind::truth && number_ == 0; }
-  /// Of an object; null where there is none of that name, or this is no object.
+  /// Member of an object; null if there is none of that name, or this is no object.
   const JsonValue& operator[](std::string_view key) const;
-  /// Of a list.
+  /// Element of a list.
   const JsonValue& operator[](std::size_t index) const;
   std::size_t size() const { return list() ? list()->size() : 0; }
-  /// NaN: it is no number. Numbers in quotes are none.
+  /// NaN: it is not a number. Numbers in quotes are not numbers.
   double number() const;
-  /// Empty: it is no text.
+  /// Empty: it is not a text.
   const std::string& text() const;
   const List* list() const { return kind_ == Kind::list ? &list_ : nullptr; }
   const Object* object() const { return kind_ == Kind::object ? &object_ : nullptr; }

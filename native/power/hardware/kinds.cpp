@@ -23,9 +23,9 @@ namespace sonde::power::kinds {
 namespace {
 
 constexpr std::size_t most_bytes = 4096;  // sysfs gives a page at most
-/// Below it the difference of two counts is mostly the counter's own step (RAPL: 1 ms).
+/// Below this time the difference of two counts is mostly the counter's own step (RAPL: 1 ms).
 constexpr std::int64_t least_ns = 5'000'000;
-/// A counter that has not moved for so long does not count: 0 W is no power of a machine that is on.
+/// A counter that has not moved for this time is ignored: a running machine never draws 0 W.
 constexpr std::int64_t still_ns = 1'000'000'000;
 
 Error failed(const std::string& path, int why) {
@@ -164,10 +164,10 @@ void EnergyCounter::add(std::uint64_t count, std::int64_t now_ns) {
   const double s = static_cast<double>(passed) * 1e-9, most_j = most_w_ * s;
   double grown = unknown;
   if (count >= last_) grown = static_cast<double>(count - last_) * unit_j_;
-  // It wrapped, or somebody set it back: then the way round would be more than can have been drawn.
+  // It wrapped, or it was reset: then a wrap would mean more energy than can have been used.
   else if (range_ >= last_) grown = static_cast<double>(range_ - last_ + count + 1) * unit_j_;
   const bool whole = std::isfinite(grown) && grown <= most_j;
-  if (!whole) {  // set back to 0, at most: what it has since then was drawn, if that can be
+  if (!whole) {  // reset to 0 at most: the count since then was used, if that is possible
     const double since = static_cast<double>(count) * unit_j_;
     grown = count < last_ && since <= most_j ? since : 0;
   }
@@ -206,7 +206,7 @@ std::vector<Sensor> hwmon_sensors(const std::string& root) {
   for (const auto& chip : chips) {
     std::string chip_name = chip.name;
     if (named[chip.name] > 1) {
-      // Numbers of hwmon change from one start to the next, the device stays.
+      // Numbers of hwmon change at each start, the device stays.
       const fs::path device = fs::read_symlink(chip.path / "device", why);
       chip_name += "@" + (device.empty() ? chip.path : device).filename().string();
     }

@@ -16,10 +16,10 @@ namespace sonde::power {
 
 namespace {
 
-/// A domain that stands for the whole node: what else is read is part of it.
+/// Whether a domain covers the whole node: all other readings are part of it.
 bool is_whole(const std::string& name) { return name == "node" || name == "psys"; }
 
-/// "package-0/core" is part of "package-0", and counted there; memory's power is beside its package's.
+/// "package-0/core" is part of "package-0", and counted there; memory's power is separate from its package's.
 bool counted_elsewhere(const std::string& name, const std::vector<std::string>& all) {
   const auto slash = name.find('/');
   if (slash == std::string::npos || name.substr(slash) == "/dram") return false;
@@ -79,7 +79,7 @@ class RealNode final : public Node {
       return Error{"power.no_cap", "nothing of this node can be capped: " + why,
                    "or say read_only = true for its hardware"};
     why_not_ = held_.empty() ? why : "";
-    // A simulated node's frequencies would be those of the machine it runs on: only where that is asked for.
+    // A simulated node would show the frequencies of the machine it runs on: only on request.
     if (!simulated || frequencies) {
       auto found = Cpufreq::open(cpufreq_root);
       if (found) cpufreq_ = std::move(*found);
@@ -125,7 +125,7 @@ class RealNode final : public Node {
       }
       out.sensors.insert(out.sensors.end(), part.sensors.begin(), part.sensors.end());
     }
-    // Readers know them by their names: no sensor may have another's.
+    // Readers identify sensors by name: each name must be unique.
     std::map<SensorKind, std::set<std::string>> used;
     for (auto& sensor : out.sensors) sensor.name = kinds::unlike(sensor.name, used[sensor.kind]);
     double power_w = base_w_, energy_j = unknown;
@@ -182,7 +182,7 @@ class RealNode final : public Node {
     }
     const auto raises = [&](std::size_t i) { return std::isfinite(now[i]) && shares[i] > now[i]; };
     std::stable_partition(order.begin(), order.end(), [&](std::size_t i) { return !raises(i); });
-    bool behind = false;  // one that was to be lowered was not
+    bool behind = false;  // a cap that had to be lowered was not
     std::size_t followed = 0;
     for (const auto i : order) {
       if (behind && raises(i)) continue;
@@ -272,8 +272,7 @@ class RealNode final : public Node {
 
   Range range_of(const Domain& one) const { return parts_[one.part].hardware->range(one.index); }
 
-  /// A whole node's own power and cap, where there are such, stand for all of it; of several sources the first that is
-  /// configured.
+  /// If a domain covers the whole node, its power and its cap are used; of several sources the first one configured.
   void choose() {
     const auto pick = [&](bool settable) {
       std::vector<std::size_t> out;
@@ -292,7 +291,7 @@ class RealNode final : public Node {
     shown_ = pick(false);
     held_ = pick(true);
   }
-  /// What is drawn beside the domains that are held.
+  /// The power besides the capped domains.
   double base_of_cap() const { return !held_.empty() && domains_[held_.front()].whole ? 0 : base_w_; }
   double base_j() { return base_w_ * static_cast<double>(now_ns() - began_ns_) * 1e-9; }
 

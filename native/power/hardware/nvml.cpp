@@ -22,7 +22,7 @@ namespace sonde::power::kinds {
 namespace {
 
 constexpr const char* library_name = "libnvidia-ml.so.1";
-/// Of its return codes those that mean something here.
+/// Its return codes that mean something here.
 constexpr int ok = 0, not_supported = 3, no_permission = 4, gpu_is_lost = 15;
 
 /// Milliwatts, millijoules, degrees; handles are its own.

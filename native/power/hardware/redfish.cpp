@@ -471,7 +471,7 @@ class Redfish final : public Hardware {
         const auto& fans = now->body["FanSpeedsPercent"];
         for (std::size_t k = 0; k < std::min<std::size_t>(fans.size(), 64); ++k) {
           const std::string& name = fans[k]["DeviceName"].text();
-          // Of newer BMCs: revolutions where they tell them, which SensorKind::fan is.
+          // Newer BMCs report revolutions, which is SensorKind::fan.
           add(name.empty() ? "fan " + std::to_string(k) : name, SensorKind::fan, fans[k]["SpeedRPM"]);
         }
       }
@@ -695,7 +695,7 @@ class Redfish final : public Hardware {
   Result<Chassis> look(const JsonValue& body, const Deadline& deadline) {
     Chassis out;
     out.thermal = link(body["Thermal"]);
-    // A link to what is not there (404) is common; all else that goes wrong is told.
+    // A link to what is not there (404) is common; every other failure is reported.
     const auto get = [&](const std::string& path) -> Result<std::unique_ptr<Answer>> {
       if (path.empty()) return std::unique_ptr<Answer>();
       auto answer = bmc_->get(path, deadline);

@@ -78,7 +78,7 @@ Result<void> Audit::append(const std::string& text, bool sync) {
   if (sync && sync_(fd_) != 0 && errno != EINVAL && errno != EROFS) {
     const int number = errno;
     if (::ftruncate(fd_, static_cast<off_t>(bytes_)) != 0)
-      bytes_ += text.size();  // who is told that it failed is not to find it there
+      bytes_ += text.size();  // a caller that gets an error must not find its line in the file
     return failed("brought to the disk", number);
   }
   bytes_ += text.size();

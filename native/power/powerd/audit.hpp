@@ -1,12 +1,12 @@
 #pragma once
-/// The audit log: who asked for what, what it was before and after, and what came of it. One JSON object a line; what
-/// changes the control of the cluster is on the disk before anybody is told that it happened. Owner-thread.
+/// The audit log: the sender of each order, the values before and after, and the result. One JSON object a line. A
+/// change of the cluster's control is on disk before its result is reported. Owner-thread.
 ///
 ///   {"at":"2026-11-23T12:00:00.123Z","manager":"m1","epoch":3,"what":"SET_POWER","who":{…},"from_w":1200,"to_w":1000,"result":"ok"}
 ///
-/// A disk that is full stops nothing that lowers power, and no lease that is renewed: lines that could not be written
-/// are counted, and the first that can be again says how many are missing. Who asks for *more* power is refused
-/// meanwhile: nobody could say later who it was.
+/// A full disk prevents neither lower power nor the renewal of leases: lines that could not be written are counted, and
+/// the next line that can be written states how many are missing. Orders for *more* power are refused meanwhile, since
+/// nobody could later find their sender.
 
 #include <cstdint>
 #include <string>
@@ -18,18 +18,18 @@ namespace sonde::power {
 
 class Audit {
  public:
-  /// Makes the folder where it is missing, and ends a line that a crash left half. `most_bytes`: the file is then
-  /// renamed to `path`.1, in the place of the one before. Errors: power.audit (what, where); the object is there all
-  /// the same, and tries again with each line. `sync`: fdatasync(2), but for tests.
+  /// Creates the folder if it is missing, and completes a line that a crash left half written. `most_bytes`: at this
+  /// size the file is renamed to `path`.1, replacing the earlier one. Errors: power.audit (what, where); the object
+  /// exists anyway, and tries again with each line. `sync`: fdatasync(2), replaced in tests.
   Audit(std::string path, std::uint64_t most_bytes, int (*sync)(int) = nullptr);
   ~Audit();
   Audit(const Audit&) = delete;
   Audit& operator=(const Audit&) = delete;
 
-  /// A line, with the time of the day before it. `sync`: it is on the disk when this returns. Errors: power.audit;
-  /// nothing of the line is in the file, as far as what failed lets it be taken out again.
+  /// Writes a line, beginning with the time of day. `sync`: it is on disk when this returns. Errors: power.audit; then
+  /// no part of the line is in the file, unless the fault prevents its removal.
   Result<void> write(const JsonLine& line, bool sync);
-  /// Whether the last line could be written; of one that was never written to, whether it could be opened.
+  /// Whether the last line could be written; before the first line, whether the file could be opened.
   bool works() const { return works_; }
   const Error& trouble() const { return trouble_; }
   std::uint64_t lost() const { return lost_ever_; }

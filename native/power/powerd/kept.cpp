@@ -14,7 +14,7 @@ namespace sonde::power {
 
 namespace {
 
-/// FNV-1a: a file that was cut or edited in part is told from a whole one.
+/// FNV-1a: detects a file that was cut or edited.
 std::uint64_t sum_of(const std::string& text) {
   std::uint64_t sum = 0xcbf29ce484222325ull;
   for (const char c : text) sum = (sum ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
@@ -25,12 +25,12 @@ constexpr std::size_t max_kept_bytes = 4096;                 // several times wh
 constexpr double longest_s = 1e9;                            // some 30 years
 constexpr std::int64_t last_ns = 8'000'000'000'000'000'000;  // in the year 2223; clocks of 64 bits end in 2262
 
-/// What a budget can be, or unknown.
+/// Whether a value can be a budget, or is unknown.
 bool is_power(double value_w) { return std::isnan(value_w) || (value_w >= 0 && std::isfinite(value_w)); }
 
 Error failed(const std::string& path, const std::string& what) {
   return {"power.state", "the manager's state " + path + " " + what,
-          "make room there, or give [system-manager] state another folder"};
+          "free some space there, or set another folder in [system-manager] state"};
 }
 
 }  // namespace
@@ -70,8 +70,8 @@ Result<std::optional<Kept>> load_kept(const std::string& path, std::int64_t real
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(in.gcount()));
   const auto damaged = [&] {
-    return Error{"power.state", "the manager's state " + path + " is damaged: which budget was set last is not known",
-                 "look at it and at the audit log; remove it to begin with the configuration's budget"};
+    return Error{"power.state", "the manager's state " + path + " is damaged: the last budget is unknown",
+                 "compare it with the audit log; remove it to start with the configured budget"};
   };
   const auto sum_at = text.rfind("sum ");
   unsigned long long sum = 0, epoch = 0, version = 0;
@@ -80,7 +80,7 @@ Result<std::optional<Kept>> load_kept(const std::string& path, std::int64_t real
   if (text.size() == max_kept_bytes || sum_at == std::string::npos ||
       std::sscanf(text.c_str() + sum_at, "sum %llu", &sum) != 1 || sum != sum_of(text.substr(0, sum_at)))
     return damaged();
-  // Those of before had no lease_s.
+  // Files of older versions have no lease_s.
   if (std::sscanf(text.c_str(),
                   "sonde-system-manager 1 epoch %llu budget_version %llu budget_w %lf configured_w %lf shed_w %lf "
                   "shed_ends_ns %lld lease_s %lf",

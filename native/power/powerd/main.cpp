@@ -152,7 +152,7 @@ int main(int argc, char** argv) {
     return fail(bad_usage("--restore is of the node-manager, and of release"), 2);
   auto config = load_config(options.config_path);
   if (!config) return fail(config.error(), 2);
-  // Who only looks sets no safe cap either: a cluster that is looked at must not be slowed down by it. To put back is
+  // An observer sets no safe cap either: a cluster that is looked at must not be slowed down by it. To put back is
   // an order of its own: `release --restore`.
   if ((options.observe || config->budget.observe) && !(role == "release" && options.restore))
     for (auto& hardware : config->node_manager.hardware) hardware.read_only = true;

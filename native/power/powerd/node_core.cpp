@@ -10,14 +10,14 @@ namespace sonde::power {
 
 namespace {
 
-constexpr double least_step_w = 1;   // hardware has steps: RAPL's are of 1/8 W, those of many BMCs of 1 W
-constexpr double told_for_s = 30;    // a cap that was overwritten is told of for so long
-constexpr double slow_s = 3;         // hardware that takes longer is told of while it does
+constexpr double least_step_w = 1;   // the steps of hardware: RAPL's are 1/8 W, those of many BMCs 1 W
+constexpr double told_for_s = 30;    // an overwritten cap is reported for this time
+constexpr double slow_s = 3;         // hardware that takes longer than this is reported while it does
 constexpr double most_early_s = 30;  // and never more than a third of the lease
 
 std::string sentence(const Error& error) { return error.code + ": " + error.what; }
 
-/// Cut where a character of UTF-8 begins: bounds of samples are in bytes.
+/// Cut at the beginning of a UTF-8 character: bounds of samples are in bytes.
 std::string cut(std::string text, std::size_t most) {
   if (text.size() <= most) return text;
   std::size_t n = most;
@@ -113,17 +113,17 @@ Result<std::unique_ptr<NodeCore>> NodeCore::open(Settings settings, NodeState& s
       new NodeCore(settings, state, std::move(*node), LeaseKeeper(limits, settings.instance, *seen)));
   const std::lock_guard hardware(core->hardware_mutex_);
   core->keep_originals();
-  // Safety first: also where the originals could not be kept. Then they are lost with this process, and nothing is
-  // lent.
+  // Safety first, even if the original settings could not be stored. Then they are lost with this process, and no lease
+  // is accepted.
   (void)core->apply(member.safe_w, 0);
-  // A file for the fence, while there is room.
+  // Create the fence's file while there is room.
   core->fence_kept_ = seen->epoch != 0;
   core->keep_fence();
   return core;
 }
 
-/// What an earlier node manager left is what the hardware had before the first cap; of what is new here, that is what
-/// it has now.
+/// The originals that an earlier node manager stored are from before the first cap. For new hardware the present
+/// settings are stored.
 void NodeCore::keep_originals() {
   if (kept_ || !range_.settable) return;
   auto now = node_->originals();
@@ -160,7 +160,7 @@ void NodeCore::keep_fence() {
 
 namespace {
 
-/// An exchange with the hardware, while it lasts.
+/// Marks an exchange with the hardware while it lasts.
 class Exchange {
  public:
   Exchange(const NodeCore::Clock& clock, std::atomic<std::int64_t>& since_ns, std::atomic<std::int64_t>& moved_ns,
@@ -171,7 +171,7 @@ class Exchange {
   ~Exchange() {
     const std::int64_t now_ns = clock_();
     since_ns_ = 0, moved_ns_ = now_ns;
-    // One that was slow once is forgotten after some tens of others.
+    // One slow exchange is forgotten after some tens of others.
     slowest_s_ = std::max(static_cast<double>(now_ns - began_ns_) * 1e-9, slowest_s_ * 0.95);
   }
 
@@ -185,18 +185,18 @@ class Exchange {
 
 }  // namespace
 
-/// How long before the end of a lease the safe cap is begun to be set.
+/// How long before the end of a lease setting the safe cap begins.
 std::int64_t NodeCore::early_ns(std::int64_t lease_ns) const {
   return std::min(static_cast<std::int64_t>(std::clamp(2 * slowest_s_, settings_.early_s, most_early_s) * 1e9),
                   lease_ns / 3);
 }
 
-/// When somebody else has to set the safe cap in place of that of a lease; 0: it is none above it.
+/// When the watchdog has to set the safe cap instead; 0: no cap is above it.
 std::int64_t NodeCore::due_ns(double cap_w, std::int64_t lease_ends_ns) const {
   return cap_w > settings_.member.safe_w ? lease_ends_ns - early_ns(lease_ns_) / 2 : 0;
 }
 
-/// Under hardware_mutex_.
+/// The caller holds hardware_mutex_.
 void NodeCore::tell_watch(std::int64_t boottime_ns) {
   if (watched_ns_ == boottime_ns) return;
   watched_ns_ = boottime_ns;
@@ -210,10 +210,10 @@ void NodeCore::has_cap_locked(double cap_w, std::int64_t before_ns, std::int64_t
   ++cap_changes_;
 }
 
-/// Under hardware_mutex_. `lease_ends_ns`: of the lease whose cap it is.
+/// The caller holds hardware_mutex_. `lease_ends_ns`: of the lease that the cap belongs to.
 Result<double> NodeCore::apply(double cap_w, std::int64_t lease_ends_ns) {
-  // Of two leases the earlier end counts until the later one's cap is in the hardware: before that it may have the
-  // former cap.
+  // The earlier end of two leases counts until the later one's cap is in the hardware: before that the hardware may
+  // have the former cap.
   const std::int64_t due = due_ns(cap_w, lease_ends_ns);
   if (due && (!watched_ns_ || due < watched_ns_)) tell_watch(due);
   const std::int64_t before_ns = settings_.realtime_ns();
@@ -247,8 +247,8 @@ Result<double> NodeCore::apply(double cap_w, std::int64_t lease_ends_ns) {
   return has;
 }
 
-/// Under hardware_mutex_: the guardian has set the safe cap, because nobody here did in time. Whatever is believed of a
-/// lease here is void.
+/// The caller holds hardware_mutex_. True: the watchdog process has set the safe cap, because this process did not in
+/// time. The lease is then void here.
 bool NodeCore::was_guarded() {
   const std::uint64_t acted = settings_.watch_acted ? settings_.watch_acted() : 0;
   if (acted == guarded_seen_) return false;
@@ -264,7 +264,7 @@ bool NodeCore::was_guarded() {
   return true;
 }
 
-/// Under hardware_mutex_: the hardware is to have what the lease says, by now.
+/// The caller holds hardware_mutex_. Brings the hardware to the lease's present cap.
 void NodeCore::settle() {
   (void)was_guarded();
   std::int64_t ends = 0;
@@ -309,7 +309,7 @@ NodeCore::Reply NodeCore::obey(const NodeCommand& command) {
   const Refusal why = order ? next.offer(grant, now) : next.fence(grant.fence);
   if (why != Refusal::none) return refused(why, grant, next, now);
   if (next.seen() != before) {
-    // On disk before anybody is told, and before it is used: a node that forgot it would obey the one it replaced.
+    // On disk before it is used or answered: a node that forgot the fence would obey a manager that was replaced.
     const auto kept = state_.keep(next.seen());
     fence_kept_ = static_cast<bool>(kept);
     const std::lock_guard lock(mutex_);
@@ -325,7 +325,7 @@ NodeCore::Reply NodeCore::obey(const NodeCommand& command) {
     }
     if (follows_ && agrees_ && grant.cap_w == wanted_w_) tell_watch(due_ns(grant.cap_w, next.ends_ns()));
     else set = apply(grant.cap_w, next.ends_ns());
-    // A write that took its time, or a process that stood still in it: the lease may be over before it began.
+    // The write may have taken long, or this process stood still: the lease may be over already.
     late = set && !next.leased(settings_.boottime_ns() + early_ns(lease_ns_));
     if (!set || late) next.drop();
   }
@@ -353,7 +353,7 @@ void NodeCore::reopen(std::int64_t now_ns) {
   follows_ = false;
   const std::lock_guard lock(mutex_);
   model_ = node_->model();
-  // Its counters begin anew.
+  // Its counters restart.
   if (std::isfinite(energy_j_)) energy_before_j_ = energy_j_;
 }
 
@@ -367,7 +367,7 @@ void NodeCore::look() {
     const Exchange exchange(settings_.boottime_ns, waits_ns_, moved_ns_, slowest_s_);
     return node_->read();
   }();
-  // A lease may have run out while the hardware took its time: what it told of its cap is of before.
+  // A lease may have run out while the hardware was busy: the cap that it reported is from before.
   const double wanted_before_w = wanted_w_;
   const bool followed_before = follows_;
   settle();
@@ -409,8 +409,8 @@ void NodeCore::look() {
   const double step_w = std::max(least_step_w, settings_.tolerance * wanted_w_);
   agrees_ = std::abs(found - wanted_w_) <= step_w;
   if (std::abs(found - followed_w_) <= step_w) return;
-  // No cap where nothing failed: it was switched off, as by a BMC that began anew. Where something failed nothing is
-  // known of it.
+  // A missing cap without an error: it was switched off, for example by a BMC that restarted. With an error nothing is
+  // known about it.
   const bool off = !std::isfinite(found);
   if (off && failed) return;
   std::int64_t lease_ends = 0;
@@ -444,7 +444,7 @@ NodeAnswer NodeCore::said_locked() const {
   NodeAnswer out;
   out.node = settings_.member.name;
   out.at_ns = settings_.realtime_ns();
-  // Made now, after the question came: the manager counts leases from here.
+  // Created after the request arrived: the manager counts leases from here.
   out.lease = LeaseState::of(report_locked(settings_.boottime_ns()));
   out.min_w = limits.min_w, out.max_w = limits.max_w, out.safe_w = limits.safe_w;
   return out;

@@ -37,12 +37,13 @@ namespace sonde::power {
 
 namespace {
 
-constexpr double look_s = 1, look_afar_s = 5;  // a BMC has better to do than to answer each second
+constexpr double look_s = 1, look_afar_s = 5;  // a BMC is asked less often: it has other work
 constexpr int release_tries = 3;
-constexpr double least_gap_s = 0.1;      // between two reports, however often the cap changes
-constexpr double slow_told_s = 0.5;      // hardware that is waited for is looked after so often
-constexpr double alive_told_s = 1;       // to the unit's watchdog, at most so often
-constexpr double exchange_timeouts = 8;  // an exchange with all of the hardware has so many `timeout` of each BMC, and
+constexpr double least_gap_s = 0.1;  // least time between two reports, however often the cap changes
+constexpr double slow_told_s = 0.5;  // check interval while the hardware is waited for
+constexpr double alive_told_s = 1;   // interval of messages to the unit's watchdog
+constexpr double exchange_timeouts =
+    8;  // an exchange with all hardware takes at most this many `timeout` of each BMC, and
 constexpr double least_exchange_s = 20;  // this for the rest
 
 std::int64_t clock_ns(clockid_t clock) {
@@ -51,7 +52,7 @@ std::int64_t clock_ns(clockid_t clock) {
   return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
-/// What one exchange with the hardware may take.
+/// The longest time of one exchange with the hardware.
 double exchange_s(const NodeManagerConfig& config) {
   double out = least_exchange_s;
   for (const auto& spec : config.hardware)
@@ -80,11 +81,11 @@ Result<Member> member_of(const Config& config, const Options& options) {
   }
   return Error{"power.unknown_node",
                "the node " + name + " is not in [[nodes]] of " + config.path + nearest(name, names),
-               "add it there, or say which it is: --name NODE, or `name` of [node-manager]"};
+               "add it there, or set the node's name: --name NODE, or `name` of [node-manager]"};
 }
 
-/// The first hardware that an order of the bus would set: this machine's own, or a BMC's. Not what is simulated, nor a
-/// tree of files that stands elsewhere.
+/// The first hardware that an order on the bus would set: this machine's own, or a BMC's. Simulated hardware, or a tree
+/// of files elsewhere, does not count.
 const HardwareSpec* set_by_orders(const NodeManagerConfig& config) {
   for (const auto& spec : config.hardware) {
     const bool files = spec.kind == Source::powercap || spec.kind == Source::cpufreq;
@@ -103,16 +104,16 @@ Result<void> check_bus(const Config& config, const Member& member) {
   return Error{
       "power.open_bus",
       std::string("the node manager would set the ") + name_of(hardware->kind) + " of " + member.name +
-          " for whoever writes to its bus, and this one asks nobody who they are",
-      "give the profile of [bus] a <security>, whose keys 'sonde bus keys init' makes; where each user of this "
-      "machine may set its power, say unprotected=\"yes\" in the profile"};
+          " by order of anybody on its bus, and this bus checks no identity",
+      "add <security> to the profile of [bus], with keys that 'sonde bus keys init' makes; if each user of this "
+      "machine may set its power, write unprotected=\"yes\" in the profile"};
 }
 
 Result<std::unique_ptr<Node>> open_node(const NodeManagerConfig& config) {
   return Node::open({config.base_w, config.hardware});
 }
 
-/// What the guardian does, in a process of its own: nothing of the daemon's is used.
+/// The action of the watchdog process: it uses nothing of the daemon's.
 class SafeCap {
  public:
   SafeCap(const Config& config, const Member& member) : config_(config), member_(member) {}
@@ -124,7 +125,7 @@ class SafeCap {
       if (k) std::this_thread::sleep_for(std::chrono::seconds(k));
       const auto did = once(why);
       if (did) return *did;
-      // Each second anew, but told once.
+      // Tried again each second, but logged once.
       if (did.error().code + did.error().what != told_) log_error(did.error());
       told_ = did.error().code + did.error().what;
       node_.reset();
@@ -147,7 +148,7 @@ class SafeCap {
       node_ = std::move(*node);
     }
     if (why == Guardian::Why::late) {
-      // It comes here again and again: hardware may be told by a call of before, too, that was long on its way.
+      // It runs again and again: an earlier, delayed call may also set the hardware.
       const auto has = node_->capped();
       if (has && *has <= member_.safe_w + 1) return Guardian::Did::nothing;
     }
@@ -166,7 +167,7 @@ class SafeCap {
   std::string told_;
 };
 
-/// What the machine or a file is to blame for is 3, what was written wrongly 2.
+/// Exit code 3 for faults of the machine or a file, 2 for faults in what the user wrote.
 int exit_of(const Error& error) {
   for (const char* wrong : {"power.bad_node", "power.bad_hardware", "power.unknown_domain", "power.unknown_node",
                             "power.no_cap", "bus.bad_profile", "bus.unknown_key", "bus.no_profile"})
@@ -174,7 +175,7 @@ int exit_of(const Error& error) {
   return 3;
 }
 
-/// Waits for the hardware, so that who looks after leases and reports need not. One thing at a time.
+/// Waits for the hardware, so that the thread of leases and reports need not. One thing at a time.
 class Hands {
  public:
   struct Done {
@@ -191,7 +192,7 @@ class Hands {
   }
   void look() { ask(&Done::looked); }
   void expire() { ask(&Done::expired); }
-  /// What was done since it was asked last.
+  /// The work done since the last call.
   Done take() {
     const std::lock_guard lock(mutex_);
     return std::exchange(done_, {});
@@ -247,7 +248,7 @@ class Daemon {
   Result<void> serve();
   void publish(bool looked, bool at_once);
   void tell_trouble();
-  /// Returns the signal that ended it, 0: whoever started it did.
+  /// Returns the signal that ended it, 0: the end of standard input did.
   int loop();
   bool parent_ended();
   bus::AnswerOf<NodeAnswer> obey(const NodeCommand& command);
@@ -271,7 +272,7 @@ class Daemon {
 
 bus::AnswerOf<NodeAnswer> Daemon::obey(const NodeCommand& command) {
   const auto reply = core_->obey(command);
-  // The end of the lease is another one now, or the cap is another than was told.
+  // The end of the lease, or the cap, differs from the last report.
   const std::uint64_t one = 1;
   (void)!::write(wake_, &one, sizeof one);
   bus::AnswerOf<NodeAnswer> out;
@@ -322,7 +323,7 @@ void Daemon::tell_trouble() {
             .add("event", "trouble")
             .add("code", now.substr(0, colon))
             .add("what", colon == std::string::npos ? "" : now.substr(colon + 2)));
-  log_line(now.empty() ? "all is well again" : now);
+  log_line(now.empty() ? "no trouble any more" : now);
 }
 
 void Daemon::publish(bool looked, bool at_once) {
@@ -369,8 +370,8 @@ int Daemon::loop() {
     const Pace::Now at = clocks();
     const std::int64_t now = at.boottime_ns;
     const bool busy = hands.busy();
-    // One that hangs is killed by the unit's WatchdogSec, and its guardian acts. A BMC that does not answer is no
-    // reason: that would answer no sooner.
+    // WatchdogSec of the unit kills a process that hangs, and the watchdog process acts. A BMC that does not answer is
+    // no reason for that: a restart would not make it faster.
     const bool hangs = busy && now - std::max(core_->moved_ns(), asked_ns) > exchange_ns;
     if (!hangs && (!alive_ns || now - alive_ns >= ns_of(alive_told_s))) alive_ns = now, service::notify("WATCHDOG=1");
     const std::int64_t ends = core_->ends_ns();
@@ -381,7 +382,7 @@ int Daemon::loop() {
       pace_->looks(at);
     }
     std::int64_t until = ends && !over ? std::min(ends, pace_->next_ns()) : pace_->next_ns();
-    // Hardware that takes long is told of, also where it is an order that waits for it.
+    // Slow hardware is reported, even if an order waits for it.
     if (const std::int64_t soon = now + ns_of(slow_told_s); busy || over)
       until = until > now ? std::min(until, soon) : soon;
     if (core_->cap_changes() != published_changes_) until = std::min(until, published_ns_ + ns_of(least_gap_s));
@@ -408,12 +409,12 @@ int Daemon::loop() {
 
 int Daemon::run() {
   const auto& own = config_.node_manager;
-  // To open it, to read what it has, to set the safe cap, to look: a start that waits for a BMC is none that hangs.
+  // To open the hardware, read it, set the safe cap, and look: a start that waits for a BMC does not hang.
   service::notify(("EXTEND_TIMEOUT_USEC=" + std::to_string(static_cast<std::int64_t>(4e6 * exchange_s(own)))).c_str());
   const bool afar = std::any_of(own.hardware.begin(), own.hardware.end(), [](const HardwareSpec& spec) {
     return spec.kind == Source::redfish || spec.kind == Source::ipmi;
   });
-  // While this process has one thread, and nothing of the hardware open.
+  // While this process has one thread, and no hardware is open.
   auto guardian = Guardian::start(
       [safe = std::make_shared<SafeCap>(config_, member_)](Guardian::Why why) { return safe->act(why); },
       afar ? look_afar_s : look_s);
@@ -422,7 +423,7 @@ int Daemon::run() {
 
   auto state = NodeState::open(own.state, member_.name);
   if (!state) {
-    // Another one looks after this node.
+    // Another process supervises this node.
     if (state.error().code == "power.already_running") guardian_->dismiss();
     return fail(state.error(), 3);
   }
@@ -436,7 +437,7 @@ int Daemon::run() {
   settings.watch_acted = [this] { return guardian_->acted(); };
   auto core = NodeCore::open(std::move(settings), *state_);
   if (!core) {
-    // What is written wrongly, the guardian would read as wrongly.
+    // The watchdog process would read a wrong configuration the same way.
     if (exit_of(core.error()) == 2) guardian_->dismiss();
     return fail(core.error(), exit_of(core.error()));
   }
@@ -445,12 +446,12 @@ int Daemon::run() {
   wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (timer_ < 0 || wake_ < 0)
     return fail({"power.no_descriptor", std::string("cannot make a timer: ") + std::strerror(errno),
-                 "let it have more descriptors: ulimit -n"},
+                 "raise the limit of descriptors: ulimit -n"},
                 3);
   pace_.emplace(ns_of(std::min(afar ? look_afar_s : look_s, own.telemetry_s)), ns_of(own.telemetry_s), own.in_step,
                 clock_ns(CLOCK_BOOTTIME));
   core_->look();
-  // From here on the safe cap is set: whatever follows can end in order.
+  // The safe cap is set: an orderly end is possible from here on.
   if (auto served = serve(); !served) {
     if (core_->trouble().empty()) guardian_->dismiss();
     return fail(served.error(), exit_of(served.error()));
@@ -476,7 +477,7 @@ int Daemon::run() {
   const int signal = loop();
   service::notify("STOPPING=1");
   event(JsonLine().add("event", "closing").add("signal", signal));
-  // Whoever waits for an answer is told `closing`; nobody lends any more.
+  // Callers that wait for an answer get `closing`; no manager can lend any more.
   set_.reset();
   get_.reset();
   const bool restore = options_.restore || own.restore;
@@ -485,7 +486,7 @@ int Daemon::run() {
   (void)telemetry_->write(last);
   (void)telemetry_->dispose(last);
   (void)telemetry_->writer().wait_acknowledged(Deadline::in_s(0.5));
-  // What could not be set here, it tries once more.
+  // If the safe cap could not be set here, the watchdog process tries once more.
   if (ended) guardian_->dismiss();
   else log_error(ended.error());
   JsonLine line;
@@ -501,8 +502,8 @@ int run_node_manager(const Config& config, const Options& options) {
   if (!member) return fail(member.error(), 2);
   if (config.node_manager.hardware.empty())
     return fail({"power.no_hardware", config.path + " has no [[node-manager.hardware]]",
-                 "say what this node has: kind = \"powercap\", \"redfish\", \"ipmi\", \"nvml\", or \"simulated\" for "
-                 "one that is none"},
+                 "configure its hardware: kind = \"powercap\", \"redfish\", \"ipmi\", \"nvml\", or \"simulated\" for "
+                 "a simulated node"},
                 2);
   if (auto checked = check_bus(config, *member); !checked) return fail(checked.error(), 2);
   return Daemon(config, options, *member).run();
@@ -512,7 +513,7 @@ int release(const Config& config, const Options& options, bool restore) {
   auto member = member_of(config, options);
   if (!member) return fail(member.error(), 2);
   auto state = NodeState::open(config.node_manager.state, member->name);
-  // A full or broken disk is no reason to leave a cap where it is.
+  // A full or broken disk is no reason to leave a cap in place.
   if (!state && (restore || state.error().code == "power.already_running")) return fail(state.error(), 3);
   if (!state) log_error(state.error());
   auto node = open_node(config.node_manager);
@@ -532,10 +533,12 @@ int release(const Config& config, const Options& options, bool restore) {
       return 0;
     }
     log_error({"power.no_originals",
-               "nothing is kept of what the hardware of " + member->name + " had: the safe cap is set", ""});
+               "no settings are stored from before the first cap, for the hardware of " + member->name +
+                   ": the safe cap is set",
+               ""});
   }
   if (!restore && config.node_manager.restore && state) {
-    // It ended in order, and put everything back.
+    // The node manager ended in order, and restored everything.
     if (auto kept = (*state)->originals(); kept && !kept->has_value()) {
       const auto has = (*node)->capped();
       event(JsonLine()

@@ -34,7 +34,7 @@ void fit_racks(const std::vector<Rack>& racks, const std::vector<double>& held, 
   const double before = std::accumulate(caps.begin(), caps.end(), 0.0,
                                         [](double sum, double cap) { return std::isnan(cap) ? sum : sum + cap; });
   std::vector<bool> full(caps.size());
-  // Each round fills a rack at least, or is the last.
+  // Each round fills at least one rack, or is the last.
   for (std::size_t round = 0; round <= racks.size(); ++round) {
     bool over = false;
     for (const auto& rack : racks) {
@@ -46,7 +46,7 @@ void fit_racks(const std::vector<Rack>& racks, const std::vector<double>& held, 
       }
       if (members.empty() || sum <= room) continue;
       over = true;
-      // What each has above its least shrinks by one factor.
+      // The part of each node above its lowest cap shrinks by one factor.
       double least = 0;
       for (const auto k : members) least += low[k];
       const double keep = sum > least ? std::max(0.0, room - least) / (sum - least) * (1 - 1e-12) : 0;

@@ -13,11 +13,12 @@ namespace sonde::power {
 namespace {
 
 constexpr std::uint64_t most_epochs_ahead =
-    1'000'000;  ///< of what anybody has told: a node that tells 2^64 - 1 must not end all takeovers
-constexpr double most_lease_s = 600;      ///< that a node obeys (LeaseKeeper::Limits): whatever is told of longer ones
-constexpr std::size_t most_orders = 256;  ///< that wait
-constexpr double replicate_s = 1.5;       ///< how long standbys have to say that they have a budget
-constexpr double answer_before_s = 0.25;  ///< the caller's deadline
+    1'000'000;  ///< highest epoch accepted beyond ours: a node that reports 2^64 - 1 must not prevent all takeovers
+constexpr double most_lease_s =
+    600;  ///< longest lease that a node obeys (LeaseKeeper::Limits), whatever longer ones are reported
+constexpr std::size_t most_orders = 256;  ///< most orders that wait
+constexpr double replicate_s = 1.5;       ///< time for standbys to report that they have stored a budget
+constexpr double answer_before_s = 0.25;  ///< an order is answered this long before the caller's deadline
 constexpr double most_power_w = 1e9, most_shed_s = 30 * 86400.0;
 constexpr double soft_margin = 0.05;
 constexpr double iteration_counts_s =
@@ -70,9 +71,9 @@ Result<std::unique_ptr<Manager>> Manager::open(const Settings& settings, const s
     return Error{"power.bad_value",
                  "[system-manager] takeover is " + format_duration(settings.takeover_s) + " and [budget] period is " +
                      format_duration(b.period_s),
-                 "who leads tells so once a period: give takeover two of them at least"};
+                 "the leader reports once a period: set takeover to at least two periods"};
   Kept kept = on_disk.value_or(Kept{});
-  // The file is the last word where it was changed since.
+  // The file counts if it was changed since.
   if (!on_disk || !(kept.configured_w == b.power_limit_w))
     kept.budget_w = kept.configured_w = b.power_limit_w, kept.shed_w = unknown, kept.shed_left_s = 0;
   std::unique_ptr<Manager> made(new Manager(settings, std::move(*policy), std::move(*racks), kept, now_ns));
@@ -80,9 +81,9 @@ Result<std::unique_ptr<Manager>> Manager::open(const Settings& settings, const s
   s.budget_w = made->budget_w(), s.lease_s = b.lease_s, s.renew_s = b.renew_s, s.clock_error = b.clock_error;
   std::vector<Member> members;
   for (const auto& node : settings.nodes) members.push_back(node.member);
-  if (members.empty()) return Error{"power.bad_node", "there are no nodes", "name them in [[nodes]]"};
+  if (members.empty()) return Error{"power.bad_node", "no nodes are configured", "name them in [[nodes]]"};
   if (std::isnan(made->budget_w()))
-    return Error{"power.no_budget", "what all nodes together may draw is not said", "set power_limit in [budget]"};
+    return Error{"power.no_budget", "no power budget is configured", "set power_limit in [budget]"};
   if (auto tried = Ledger::open(s, std::move(members), {1, "try"}); !tried) return tried.error();
   return made;
 }
@@ -144,7 +145,7 @@ bool Manager::seems_there(std::size_t node, std::int64_t now_ns) const {
                                                                  state_ == State::leading ? 0 : 2.5 * st.period_s));
 }
 
-/// A later epoch's change counts more than any of an earlier one's, also where the one did not hear of the other.
+/// A change of a later epoch counts more than any of an earlier one, even if the later manager never heard of it.
 std::uint64_t Manager::next_version() const { return std::max(kept_.budget_version + 1, fence_.epoch << 20); }
 
 Kept Manager::as_of(Kept kept, std::int64_t now_ns) const {
@@ -152,7 +153,7 @@ Kept Manager::as_of(Kept kept, std::int64_t now_ns) const {
   return kept;
 }
 
-// ---- what arrives
+// ---- received messages
 
 void Manager::node_said(const std::string& node, const Report& told, double power_w, double period_s,
                         const std::string& trouble, std::int64_t asked_ns, std::int64_t now_ns) {
@@ -168,7 +169,7 @@ void Manager::node_said(const std::string& node, const Report& told, double powe
   const Member& member = settings_.nodes[k].member;
   Report report = told;
   if (!plausible(report.seen.epoch)) {
-    // Not a fence that anybody had: the ledger takes it for a node that obeys nobody yet.
+    // No manager had this fence: the ledger treats the node as one that obeys no manager yet.
     if (!counts_.implausible++)
       out_.events.push_back(event("implausible_epoch").add("node", node).add("epoch", report.seen.epoch));
     report.seen = {};
@@ -182,8 +183,8 @@ void Manager::node_said(const std::string& node, const Report& told, double powe
   st.leased = report.leased;
   st.seen_epoch = report.seen.epoch;
   st.cap_w = report.cap_w;
-  if (!asked_ns) st.trouble = trouble;  // an answer tells none
-  // No message travels for longer than a lease.
+  if (!asked_ns) st.trouble = trouble;  // an answer contains no trouble
+  // No message travels longer than a lease.
   st.namesakes.heard(report, power_w, member, asked_ns, now_ns, settings_.budget.lease_s);
   count_namesakes(k, now_ns);
   const double allowed = std::isfinite(report.cap_w)                      ? report.cap_w
@@ -195,7 +196,7 @@ void Manager::node_said(const std::string& node, const Report& told, double powe
     st.power_ns = now_ns, st.allowed_w = st.power_cap_w = unknown;
   } else if (std::isfinite(power_w) && power_w >= 0) {
     st.power_w = power_w, st.power_ns = now_ns;
-    // Power is of the time since the reading before: a cap that was lowered meanwhile does not make a liar.
+    // Power covers the time since the last reading: a cap that was lowered meanwhile is no disobedience.
     st.obedience.add(power_w, std::isfinite(st.allowed_w) ? std::max(allowed, st.allowed_w) : allowed, seconds(now_ns));
     st.power_cap_w = std::fmin(allowed, st.allowed_w);
     st.allowed_w = allowed;
@@ -210,7 +211,7 @@ void Manager::node_said(const std::string& node, const Report& told, double powe
       out_.audit.push_back(std::move(l));
     }
   }
-  // What its hardware says does not count then: it is at its most, or at what it draws where that is more.
+  // Then the reports of its hardware do not count: it is counted at its highest power, or at its draw if that is more.
   if (st.disobeys) report.cap_w = std::fmax(member.max_w, st.power_w);
   if (!ledger_) return;
   if (ledger_->heard(k, report, asked_ns, now_ns)) st.look = false;
@@ -221,8 +222,8 @@ void Manager::node_ranges(const std::string& node, double least_w, double most_w
   if (at == index_.end()) return;
   const Member& member = settings_.nodes[at->second].member;
   NodeState& st = states_[at->second];
-  // The safe cap is always in it: the ledger counts on that. What a node says of more than it was configured for moves
-  // nothing.
+  // The range always contains the safe cap: the ledger relies on it. A node that reports a wider range than configured
+  // changes nothing.
   const double least = std::isfinite(least_w) ? std::clamp(least_w, member.min_w, member.safe_w) : member.min_w;
   const double most = std::isfinite(most_w) ? std::clamp(most_w, member.safe_w, member.max_w) : member.max_w;
   if (least == st.least_w && most == st.most_w) return;
@@ -235,7 +236,7 @@ void Manager::node_refused(std::size_t node, std::uint32_t refused, const std::s
   if (node >= states_.size()) return;
   ++counts_.refused;
   NodeState& st = states_[node];
-  st.look = true;  // an answer like that has no lease in it
+  st.look = true;  // an answer with a refusal contains no lease
   switch (static_cast<PowerCode>(refused)) {
     case PowerCode::stale_epoch:
     case PowerCode::stale_sequence:
@@ -255,7 +256,7 @@ void Manager::node_refused(std::size_t node, std::uint32_t refused, const std::s
 
 void Manager::cluster_said(const ClusterTelemetry& t, std::int64_t now_ns) {
   if (t.cluster != settings_.cluster) return;
-  if (t.manager == settings_.name && t.epoch == fence_.epoch) return;  // itself
+  if (t.manager == settings_.name && t.epoch == fence_.epoch) return;  // our own message
   if (t.state != "active" && t.state != "stepping-back") return;
   if (!plausible(t.epoch)) {
     ++counts_.implausible;
@@ -279,7 +280,7 @@ void Manager::cluster_said(const ClusterTelemetry& t, std::int64_t now_ns) {
     takeover_ns_ = std::min(takeover_ns_, now_ns + ns(settings_.priority * settings_.budget.period_s));
     return;
   }
-  // One that is cut off from the nodes leads nobody. Where it is worse here, nothing is won by taking over.
+  // A manager that is cut off from the nodes cannot lead. If this one reaches fewer nodes, a takeover gains nothing.
   std::size_t here = 0;
   for (std::size_t k = 0; k < states_.size(); ++k) here += seems_there(k, now_ns);
   if (2 * std::size_t{t.heard} <= t.nodes && 2 * here > states_.size() && !settings_.budget.without_quorum) return;
@@ -310,23 +311,23 @@ void Manager::job_said(const JobTelemetry& t, std::int64_t now_ns) {
   }
 }
 
-/// Of whoever leads or led: its leases may run when this one takes over.
+/// Record the lease length of a present or former leader: its leases may run when this manager takes over.
 void Manager::hear_of_lease(double lease_s) {
   if (!(lease_s > 0)) return;
   longest_lease_s_ = std::max(longest_lease_s_, std::min(lease_s, most_lease_s));
   if (ledger_) ledger_->others_lease(longest_lease_s_);
 }
 
-/// `heard_s`: of who leads; where nobody was heard to lend yet, nothing is kept for it.
+/// `heard_s`: the leader's lease; nothing is stored if no leader was heard to lend yet.
 void Manager::keep_lease(double heard_s, std::int64_t now_ns) {
   if (pending_.number) return;
-  // What was longer than its own leases has run out.
+  // Leases longer than its own have run out.
   if (ledger_ && ledger_->alone(now_ns)) longest_lease_s_ = settings_.budget.lease_s;
   if (longest_lease_s_ != kept_.lease_s && (kept_.lease_s > 0 || heard_s > 0))
     commit(as_of(kept_, now_ns), {}, {}, false, now_ns);
 }
 
-/// Who stands by has no ledger: it counts from when it saw that nobody else could lend.
+/// A standby has no ledger: it counts from the time when it saw that no other manager could lend.
 void Manager::forget_leases(const ClusterTelemetry& leader, bool other, std::int64_t now_ns) {
   const double lease_s = std::max(settings_.budget.lease_s, std::min(leader.lease_s, most_lease_s));
   std::size_t obey = 0;
@@ -338,15 +339,15 @@ void Manager::forget_leases(const ClusterTelemetry& leader, bool other, std::int
     longest_lease_s_ = lease_s;
 }
 
-/// The budget of who leads, so that it outlives that one; and its leases, so that they are counted on when they outlive
-/// it.
+/// Take over the leader's budget, so that it outlives the leader; and its lease length, so that leases which outlive
+/// the leader are counted.
 void Manager::adopt(const ClusterTelemetry& t, std::int64_t now_ns) {
   if (pending_.number) return;
   const bool is_shed =
       std::isfinite(t.restored_w) && t.restored_w > 0 && std::isfinite(t.shed_left_s) && t.shed_left_s > 0;
   const double base = is_shed ? t.restored_w : t.budget_w;
   const bool newer = t.budget_version > kept_.budget_version && t.budget_version < UINT64_MAX / 2;
-  // Two that were configured otherwise and never changed since: the lower one holds for both.
+  // Both were configured differently and never changed since: the lower one holds for both.
   const bool lower = t.budget_version == kept_.budget_version && t.budget_w < budget_w() - 1e-6;
   if (!newer && !lower && !(t.budget_version == kept_.budget_version && on_disk_version_ < t.budget_version))
     return keep_lease(t.lease_s, now_ns);
@@ -375,7 +376,7 @@ void Manager::audit_works(bool works, const std::string& trouble) {
   out_.events.push_back(works ? event("audit_works") : event("audit_trouble").add("what", trouble));
 }
 
-// ---- what is kept
+// ---- storage
 
 void Manager::commit(const Kept& kept, Pending pending, std::optional<Line> log, bool must_log, std::int64_t now_ns) {
   (void)now_ns;
@@ -401,8 +402,7 @@ void Manager::kept(std::uint64_t number, const Result<void>& result, std::int64_
                               .add("code", result.error().code)
                               .add("what", result.error().what)
                               .add("hint", result.error().hint));
-  // What was heard of another's budget holds also where the disk does not; who asks whether it is there is told that it
-  // is not.
+  // Another manager's budget holds even if it cannot be stored; a manager that asks whether it is stored gets "no".
   if (fine || (!done.takes_over && !done.order)) {
     kept_ = done.kept;
     if (fine) on_disk_version_ = kept_.budget_version;
@@ -431,9 +431,9 @@ void Manager::kept(std::uint64_t number, const Result<void>& result, std::int64_
                             .add("by", name_of(order.command.order)));
   out_.telemetry.push_back(telemetry(now_ns));
   out_.replicate.push_back(order.version);
-  next_period_ns_ = now_ns;  // shared anew at once
+  next_period_ns_ = now_ns;  // shared again at once
   for (auto& st : states_)
-    if (st.unanswered < 3) st.asked_ns = -1;  // comply() waits for their word
+    if (st.unanswered < 3) st.asked_ns = -1;  // comply() waits for their answer
 }
 
 void Manager::replicated(std::uint64_t version, std::size_t have, std::size_t of, std::int64_t now_ns) {
@@ -441,15 +441,14 @@ void Manager::replicated(std::uint64_t version, std::size_t have, std::size_t of
   Order& order = orders_.front();
   if (order.step != Step::replicates || order.version != version) return;
   if (have < of)
-    order.message =
-        std::to_string(have) + " of " + std::to_string(of) +
-        " standbys said that they have it: if this manager is lost now, another may lead with the former budget";
+    order.message = std::to_string(have) + " of " + std::to_string(of) +
+                    " standbys confirmed it: if this manager is lost now, another may lead with the former budget";
   Order next = std::move(order);
   orders_.pop_front();
   goes_on(std::move(next), now_ns);
 }
 
-// ---- who leads
+// ---- leadership
 
 void Manager::take_over(std::int64_t now_ns) {
   Kept next = as_of(kept_, now_ns);
@@ -518,23 +517,22 @@ void Manager::step_back(const std::string& why, std::int64_t now_ns) {
   pending_ = {};
   caps_.assign(states_.size(), unknown);
   wait_for_leader(now_ns);
-  refuse_all(code(PowerCode::not_active), settings_.name + " leads no more: " + why, now_ns);
+  refuse_all(code(PowerCode::not_active), settings_.name + " no longer leads: " + why, now_ns);
 }
 
 void Manager::refuse_all(std::uint32_t why, const std::string& message, std::int64_t now_ns) {
   for (auto& order : orders_)
-    finish(
-        order, why,
-        order.step == Step::replicates
-            ? message +
-                  "; what was ordered is on its disk, and would hold if it led again: give the order to who leads now"
-            : message,
-        unknown, now_ns);
+    finish(order, why,
+           order.step == Step::replicates
+               ? message +
+                     "; the order is on its disk, and would apply if it led again: send the order to the present leader"
+               : message,
+           unknown, now_ns);
   orders_.clear();
   for (auto& order : complying_)
     if (!order.answered)
       finish(order, code(bus::ReplyCode::ok),
-             "this manager leads no more: whether the nodes hold to it is not known here", unknown, now_ns);
+             "this manager no longer leads: it is unknown here whether the nodes comply", unknown, now_ns);
   complying_.clear();
 }
 
@@ -565,7 +563,7 @@ void Manager::run_orders(std::int64_t now_ns) {
     if (front.step == Step::replicates) {
       if (now_ns < front.until_ns) return;
       front.message =
-          "no standby said in time that it has it: if this manager is lost now, another may lead with the former "
+          "no standby confirmed it in time: if this manager is lost now, another may lead with the former "
           "budget";
       Order next = std::move(front);
       orders_.pop_front();
@@ -578,19 +576,18 @@ void Manager::run_orders(std::int64_t now_ns) {
   }
 }
 
-/// Its step changes where it is not answered at once.
+/// Its step changes if it is not answered at once.
 void Manager::begin(Order& order, std::int64_t now_ns) {
   const SystemCommand& c = order.command;
   const auto refuse = [&](auto why, const std::string& message) { finish(order, code(why), message, unknown, now_ns); };
   if (order.deadline_ns && now_ns >= order.deadline_ns)
     return refuse(bus::ReplyCode::expired, "its turn came after the call's deadline");
   if (state_ == State::observing)
-    return refuse(bus::ReplyCode::unsupported, settings_.name + " only observes: it sets nothing");
+    return refuse(bus::ReplyCode::unsupported, settings_.name + " only observes: it changes nothing");
   if (state_ != State::leading)
-    return refuse(PowerCode::not_active,
-                  settings_.name + " stands by" +
-                      (leader_.empty() ? "; nobody is known to lead" : "; " + leader_ + " leads") +
-                      ": ask the target \"active\"");
+    return refuse(PowerCode::not_active, settings_.name + " stands by" +
+                                             (leader_.empty() ? "; no leader is known" : "; " + leader_ + " leads") +
+                                             ": send the request to the target \"active\"");
   if (c.order == SystemOrder::SET_JOB) return set_job(order, now_ns);
   if (c.order == SystemOrder::END_JOB) {
     for (std::size_t j = 0; j < jobs_.size(); ++j) {
@@ -621,7 +618,7 @@ void Manager::begin(Order& order, std::int64_t now_ns) {
       return refuse(PowerCode::out_of_range,
                     "the share to shed is " + std::to_string(c.share) + "; allowed: above 0, below 1");
     if (!(c.for_s > 0 && c.for_s <= most_shed_s))
-      return refuse(PowerCode::out_of_range, "it is to be shed for " + format_duration(c.for_s) +
+      return refuse(PowerCode::out_of_range, "the requested time is " + format_duration(c.for_s) +
                                                  "; allowed: above 0, up to " + format_duration(most_shed_s));
     order.to_w = kept_.budget_w * (1 - c.share);
     next.shed_w = order.to_w, next.shed_left_s = c.for_s;
@@ -630,10 +627,10 @@ void Manager::begin(Order& order, std::int64_t now_ns) {
     return refuse(PowerCode::budget_too_small, "a budget of " + format_power(order.to_w) + " is below " +
                                                    format_power(safe) + ", the sum of the safe caps of " +
                                                    std::to_string(settings_.nodes.size()) +
-                                                   " nodes: it would not hold when nobody manages it");
+                                                   " nodes: it would be exceeded when no manager leads");
   if (!ledger_->quorum(now_ns))
-    return refuse(PowerCode::not_active, "no more than half of the nodes obey " + settings_.name +
-                                             ": whether it leads is not sure, and they are at their safe caps or go "
+    return refuse(PowerCode::not_active, "at most half of the nodes obey " + settings_.name +
+                                             ": it may not lead, and the nodes are at their safe caps or go "
                                              "there; ask again, or see [budget] without_quorum");
   const bool raises = order.to_w > budget_w();
   if (raises && !audit_works_)
@@ -660,18 +657,18 @@ void Manager::set_job(Order& order, std::int64_t now_ns) {
   const auto refuse = [&](auto why, const std::string& message) { finish(order, code(why), message, unknown, now_ns); };
   if (c.job.empty()) return refuse(bus::ReplyCode::bad_request, "the job has no name");
   if (!(c.for_s > 0 && c.for_s <= most_shed_s))
-    return refuse(PowerCode::out_of_range, "the job is to count for " + format_duration(c.for_s) +
+    return refuse(PowerCode::out_of_range, "the requested time of the job is " + format_duration(c.for_s) +
                                                "; allowed: above 0, up to " + format_duration(most_shed_s));
   const double weight = c.weight == 0 ? 1 : c.weight;
   if (!(weight > 0 && weight <= 1e6))
     return refuse(PowerCode::out_of_range,
                   "its weight is " + std::to_string(c.weight) + "; allowed: above 0, up to 1000000");
   if (c.guaranteed_w < 0 || c.guaranteed_w > most_power_w)
-    return refuse(PowerCode::out_of_range,
-                  "guaranteed are " + format_power(c.guaranteed_w) + "; allowed: from 0 W, or NaN for nothing");
+    return refuse(PowerCode::out_of_range, "the guaranteed power is " + format_power(c.guaranteed_w) +
+                                               "; allowed: 0 W or more, or NaN for none");
   if (c.demand_w < 0 || c.demand_w > most_power_w)
     return refuse(PowerCode::out_of_range,
-                  "its demand is " + format_power(c.demand_w) + "; allowed: from 0 W, or NaN for not known");
+                  "its demand is " + format_power(c.demand_w) + "; allowed: 0 W or more, or NaN for unknown");
   std::vector<std::size_t> nodes;
   std::vector<std::string> names;
   for (const auto& node : settings_.nodes) names.push_back(node.member.name);
@@ -686,7 +683,8 @@ void Manager::set_job(Order& order, std::int64_t now_ns) {
     if (jobs_[j].ends_ns && jobs_[j].name == c.job) job = j;
   const bool is_new = job == jobs_.size();
   if (is_new && nodes.empty())
-    return refuse(bus::ReplyCode::bad_request, "the job '" + c.job + "' is not known yet, and no nodes are named");
+    return refuse(bus::ReplyCode::bad_request,
+                  "the job '" + c.job + "' is not known yet, and the order names no nodes");
   if (is_new) {
     for (std::size_t j = 0; j < jobs_.size(); ++j)
       if (!jobs_[j].ends_ns) job = j;
@@ -705,7 +703,7 @@ void Manager::set_job(Order& order, std::int64_t now_ns) {
     for (auto& st : states_)
       if (st.job == job + 1) st.job = 0;
     for (const auto k : nodes) states_[k].job = job + 1;
-    // One that has lost its last node to this one is no more.
+    // A job that lost its last node to this one ends.
     std::vector<bool> has(jobs_.size());
     for (const auto& st : states_)
       if (st.job) has[st.job - 1] = true;
@@ -759,16 +757,16 @@ void Manager::finish(Order& order, std::uint32_t reply, const std::string& messa
   out_.audit.push_back(std::move(l));
 }
 
-/// The standbys have it, or had their time.
+/// The standbys have stored the budget, or their time is over.
 void Manager::goes_on(Order order, std::int64_t now_ns) {
   order.step = Step::complies;
   double until = order.command.wait_s > 0 ? order.command.wait_s : 0;
   order.until_ns = order.begun_ns + ns(std::min(until, 86400.0));
   if (order.deadline_ns) order.until_ns = std::min(order.until_ns, order.deadline_ns - ns(answer_before_s));
   std::erase_if(complying_, [&](Order& o) {
-    // Of two budgets the later one is what nodes come to.
+    // The later of two budgets applies to the nodes.
     if (!o.answered)
-      finish(o, code(bus::ReplyCode::ok), "another order came before the nodes held to it", unknown, now_ns);
+      finish(o, code(bus::ReplyCode::ok), "another order came before the nodes complied", unknown, now_ns);
     return true;
   });
   complying_.push_back(std::move(order));
@@ -777,8 +775,8 @@ void Manager::goes_on(Order order, std::int64_t now_ns) {
 
 void Manager::comply(std::int64_t now_ns) {
   std::erase_if(complying_, [&](Order& order) {
-    // Who was replaced and does not know it yet would say so of an order that its successor never heard of: more than
-    // half of the nodes are asked after it was kept.
+    // A manager that was replaced without knowing it would report this for an order that its successor never received:
+    // so more than half of the nodes must have been asked after the order was stored.
     const bool complied =
         ledger_ && ledger_->committed_w(now_ns) <= order.to_w + 1e-6 && ledger_->quorum_since(order.kept_ns);
     const double after_s = seconds(now_ns - order.begun_ns);
@@ -806,10 +804,10 @@ void Manager::shed_over(std::int64_t now_ns) {
   commit(next, {}, std::move(l), false, now_ns);
 }
 
-// ---- what is shared
+// ---- sharing
 
-/// All nodes, in their order, for policies remember. Those that nothing can be lent now are held at what they may be
-/// at.
+/// All nodes in their order, since policies remember them. Nodes to which nothing can be lent now keep their committed
+/// power.
 std::vector<NodeView> Manager::views(double& budget_w, std::vector<bool>& fixed, std::int64_t now_ns) {
   const BudgetConfig& b = settings_.budget;
   std::vector<NodeView> out(states_.size());
@@ -840,8 +838,8 @@ std::vector<NodeView> Manager::views(double& budget_w, std::vector<bool>& fixed,
     if (ledger_) {
       lendable = lendable && ledger_->known(k) && !ledger_->stuck(k) &&
                  now_ns - ledger_->heard_ns(k) < ns(b.lease_s - b.renew_s);
-      // Of who may have a lease that is not known here, the ledger holds back what it takes; others need not be asked
-      // to go below their safe caps for it.
+      // The ledger itself reserves power for a node that may have an unknown lease; the other nodes need not go below
+      // their safe caps for it.
       if (ledger_->known(k) || ledger_->settled(now_ns)) held = ledger_->committed_w(k, now_ns);
     } else if (st.disobeys) {
       held = std::fmax(member.max_w, st.power_w);
@@ -849,7 +847,7 @@ std::vector<NodeView> Manager::views(double& budget_w, std::vector<bool>& fixed,
     if (!lendable) fixed[k] = true, v.min_w = v.max_w = held;
   }
   demands_.see(out);
-  // From soft_w on, who does not need its cap is asked to stay at what it draws.
+  // From soft_w on, nodes that do not need their caps are asked to stay at their present power.
   if (std::isfinite(b.soft_w)) {
     const bool soft = drawn >= b.soft_w * (soft_ ? 1 - soft_margin : 1);
     if (soft != soft_)
@@ -867,7 +865,7 @@ std::vector<NodeView> Manager::views(double& budget_w, std::vector<bool>& fixed,
   return out;
 }
 
-/// Which node managers of one name run at once: all are counted, and it is reported.
+/// Report which node managers of one name run at the same time: all of them are counted.
 void Manager::count_namesakes(std::size_t k, std::int64_t now_ns) {
   NodeState& st = states_[k];
   const bool before = !st.running.empty();
@@ -899,7 +897,7 @@ void Manager::decide(std::int64_t now_ns) {
       weight(nodes.size());
   const bool over = budget < least;
   if (over) {
-    // Nodes that draw what they like have taken the rest: all others go to their least.
+    // Disobeying nodes have taken the rest: all others go to their lowest caps.
     for (std::size_t k = 0; k < nodes.size(); ++k) caps[k] = nodes[k].min_w;
   } else if (auto shares = share(*policy_, budget, nodes); shares) {
     caps = std::move(shares->caps_w);
@@ -916,8 +914,8 @@ void Manager::decide(std::int64_t now_ns) {
   }
   fit_racks(racks_, held, low, high, weight, caps);
   for (std::size_t k = 0; k < nodes.size(); ++k) {
-    // One that does not hold to its cap is asked to go to its safe cap, and so are several of one name; of one that is
-    // not heard nothing is asked.
+    // A node that exceeds its cap is asked to go to its safe cap, and so are several nodes of one name. A node that is
+    // not heard is asked nothing.
     const bool to_safe = states_[k].disobeys || !states_[k].running.empty() || (ledger_ && ledger_->stuck(k));
     if (fixed[k] && to_safe) caps[k] = settings_.nodes[k].member.safe_w;
     states_[k].wanted_w = caps[k];
@@ -942,7 +940,7 @@ void Manager::decide(std::int64_t now_ns) {
     Line l = line("would_set");
     l.json.add("node", names.back()).add("from_w", st.cap_w).add("to_w", caps_[k]);
     out_.audit.push_back(std::move(l));
-    if (names.size() == 32) tell();  // an event has its bounds
+    if (names.size() == 32) tell();  // an event has a limited size
   }
   tell();
 }
@@ -978,7 +976,7 @@ void Manager::ask(std::int64_t now_ns) {
       if (ledger_->known(k)) every_s = std::min(b.renew_s, 2 * b.period_s);
       if (st.look) every_s = std::min(0.2, b.period_s);
     } else if (st.period_s > 0 && st.period_s <= b.period_s) {
-      continue;  // its telemetry says it all
+      continue;  // its telemetry contains everything
     }
     if (missing) every_s = 4 * b.period_s;
     if (st.asked_ns >= 0 && now_ns - st.asked_ns < ns(every_s)) continue;
@@ -1028,7 +1026,7 @@ void Manager::tick(std::int64_t now_ns) {
   next_ns_ = std::min(next_period_ns_, now_ns + ns(soon));
 }
 
-// ---- what is told
+// ---- reports
 
 ClusterTelemetry Manager::telemetry(std::int64_t now_ns) const {
   const BudgetConfig& b = settings_.budget;
@@ -1039,7 +1037,7 @@ ClusterTelemetry Manager::telemetry(std::int64_t now_ns) const {
   t.state = state_ == State::leading ? "active" : state_ == State::observing ? "observing" : "standby";
   if (state_ == State::following) t.budget_version = on_disk_version_;
   t.policy = policy_->name();
-  // Also those of a predecessor, until they have run out: whoever takes over next counts on them.
+  // Includes a predecessor's leases until they have run out: the next leader counts on them.
   t.period_s = b.period_s, t.lease_s = longest_lease_s_;
   t.budget_w = budget_w();
   if (shed()) t.restored_w = kept_.budget_w, t.shed_left_s = std::max(0.0, seconds(shed_ends_ns_ - now_ns));
@@ -1076,12 +1074,12 @@ std::string Manager::trouble_of(std::size_t node) const {
            ": all are counted, and each gets its safe cap at most; give each its own name (--name), and [[nodes]] one";
   if (st.disobeys)
     return "power.disobeys: it draws " + format_power(st.power_w) + " at a cap of " + format_power(st.allowed_w) +
-           ", and is counted at its most";
+           ", and is counted at its highest power";
   if (!st.trouble.empty()) return st.trouble;
   if (ledger_ && ledger_->stuck(node))
     return std::isfinite(st.cap_w)
-               ? "power.stuck: its hardware has " + format_power(st.cap_w) + ", more than it was lent"
-               : "power.stuck: its hardware cannot tell its cap, and is counted at its most";
+               ? "power.stuck: its hardware has " + format_power(st.cap_w) + ", more than its lease"
+               : "power.stuck: its hardware cannot report its cap; the node is counted at its highest power";
   if (!seems_there(node, state_ == State::leading ? decided_ns_ : st.heard_ns)) return "power.lost: it is not heard";
   return st.refusal;
 }

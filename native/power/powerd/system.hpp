@@ -1,14 +1,14 @@
 #pragma once
-/// The system manager: holds the cluster's budget, or stands by for who does. Pure: time and what arrived are
-/// arguments, what is to be sent, kept and told is taken out with take(). system_run.cpp gives it a bus, a disk and a
-/// clock; the tests give it a world.
+/// The system manager: enforces the cluster's budget, or stands by for the leader. Pure: time and received messages are
+/// arguments; take() returns what to send, store and report. system_run.cpp adds bus, disk and clock; the tests add a
+/// simulated world.
 ///
-/// It *follows* until nobody told of a budget for `takeover_s`, then takes the next epoch, has it kept, fences the
-/// nodes and *leads*; it follows again when it hears of a higher fence. All safety is the ledger's (ledger.hpp) and the
-/// racks' (racks.hpp): what is here decides what they are asked for.
+/// It *follows* until no manager has reported a budget for `takeover_s`. Then it takes the next epoch, stores it,
+/// fences the nodes and *leads*; it follows again when it hears of a higher fence. The ledger (ledger.hpp) and the
+/// racks (racks.hpp) guarantee all safety: this code only decides what they are asked for.
 ///
-/// Nodes that draw more than they are lent, or whose hardware cannot tell its cap, are counted at their most, and what
-/// others get is the less. Node managers of one name (namesakes.hpp) are all counted, and lent their safe cap at most.
+/// Nodes that draw more than their lease, or whose hardware cannot report its cap, are counted at their highest power,
+/// and the others get less. Node managers of one name (namesakes.hpp) are all counted, and lent at most their safe cap.
 /// Owner-thread.
 
 #include <cmath>
@@ -38,8 +38,7 @@ class Manager {
  public:
   struct Settings {
     std::string cluster, name;
-    std::uint64_t instance =
-        0;  ///< random at each start: two managers that were given one name have different fences all the same
+    std::uint64_t instance = 0;  ///< random at each start, so that two managers of the same name have different fences
     BudgetConfig budget;
     std::vector<NodeConfig> nodes;
     std::map<std::string, RackConfig> racks;
@@ -54,23 +53,23 @@ class Manager {
     std::string client, name, host;  ///< of its participant; empty: not known
     std::int64_t pid = -1;
   };
-  /// FENCE_NODE, or GET_POWER_NODE of one that obeys already or that is only looked at.
+  /// FENCE_NODE; or GET_POWER_NODE for a node that obeys already or that is only observed.
   struct Ask {
     std::size_t node = 0;
     bool fence = false;
     bool missing =
-        false;  ///< it has not answered for long: to be asked beside the others, that it does not take their place
+        false;  ///< it has not answered for long: asked separately, so that it does not take the others' places
   };
   struct Line {
     JsonLine json;
     bool sync = false;
   };
-  /// To be put on the disk, then told to kept(). `log` goes before it.
+  /// To be stored on disk, then confirmed with kept(). `log` is written first.
   struct Commit {
     std::uint64_t number = 0;
     Kept kept;
     std::optional<Line> log;
-    bool must_log = false;  ///< where `log` cannot be written, nothing is kept and it has failed
+    bool must_log = false;  ///< if `log` cannot be written, nothing is stored and the commit has failed
   };
   struct Done {
     std::uint64_t order = 0;
@@ -82,7 +81,7 @@ class Manager {
     std::vector<std::pair<std::size_t, Grant>> grants;
     std::vector<ClusterTelemetry> telemetry;
     std::vector<std::uint64_t>
-        replicate;  ///< budget versions that standbys are to be asked for, then told to replicated()
+        replicate;  ///< budget versions that standbys must confirm; the result goes to replicated()
     std::vector<Done> done;
     std::vector<JsonLine> events;
     std::vector<Line> audit;
@@ -93,46 +92,46 @@ class Manager {
                   corrected = 0, unknown_nodes = 0, implausible = 0, namesakes = 0;
   };
 
-  /// `kept`: of its disk. Errors: those of Ledger::open() and limited_racks(), power.unknown_policy, power.bad_value
-  /// (takeover_s within two periods).
+  /// `kept`: from its disk. Errors: those of Ledger::open() and limited_racks(), power.unknown_policy, power.bad_value
+  /// (takeover_s below two periods).
   static Result<std::unique_ptr<Manager>> open(const Settings& settings, const std::optional<Kept>& kept,
                                                std::int64_t now_ns);
 
-  /// What arrived. `asked_ns`: when the question was sent; 0: telemetry. `power_w` NaN: it was not told.
+  /// Received messages. `asked_ns`: when the request was sent; 0: telemetry. `power_w` NaN: not reported.
   void node_said(const std::string& node, const Report& report, double power_w, double period_s,
                  const std::string& trouble, std::int64_t asked_ns, std::int64_t now_ns);
-  /// What an answer said its hardware can be set to, W; NaN: not told.
+  /// The range of the hardware from an answer, W; NaN: not reported.
   void node_ranges(const std::string& node, double least_w, double most_w);
   /// A node's answer with another code than ok.
   void node_refused(std::size_t node, std::uint32_t code, const std::string& message, std::int64_t now_ns);
   void cluster_said(const ClusterTelemetry& telemetry, std::int64_t now_ns);
-  /// How long nodes took for their part of an iteration: of jobs that SET_JOB has named, and of nodes that these have.
+  /// How long nodes took for their part of an iteration: for jobs named by SET_JOB, and for the nodes of those jobs.
   void job_said(const JobTelemetry& telemetry, std::int64_t now_ns);
-  /// Ends in a Done of that number; not before kept() and replicated().
+  /// Results in a Done of that number; not before kept() and replicated().
   void order(std::uint64_t number, const SystemCommand& command, const Caller& who, std::int64_t deadline_ns,
              std::int64_t now_ns);
   void kept(std::uint64_t number, const Result<void>& result, std::int64_t now_ns);
-  /// How many standbys have a version on their disks, of how many there are.
+  /// How many standbys have a version on their disks, and how many standbys there are.
   void replicated(std::uint64_t version, std::size_t have, std::size_t of, std::int64_t now_ns);
-  /// Whether the audit log can be written: where not, the budget is not raised.
+  /// Whether the audit log can be written: if not, the budget is not raised.
   void audit_works(bool works, const std::string& trouble = {});
-  /// The process ends: whoever stands by need not wait.
+  /// The process ends: standbys need not wait.
   void close(std::int64_t now_ns);
 
-  /// To be called after what arrived, and at next_ns().
+  /// To be called after received messages, and at next_ns().
   void tick(std::int64_t now_ns);
   std::int64_t next_ns() const { return next_ns_; }
   Effects take();
 
   bus::AnswerOf<SystemAnswer> answer(const SystemQuery& query, std::int64_t now_ns) const;
   State state() const { return state_; }
-  /// Whether it answers to "active": it leads, or it observes where nobody leads.
+  /// Whether it answers to "active": it leads, or it observes and no manager leads.
   bool serves_active() const { return state_ == State::leading || (state_ == State::observing && !leader_near_); }
   double budget_w() const { return shed() ? kept_.shed_w : kept_.budget_w; }
-  /// Under which it leads, or led last.
+  /// The fence under which it leads, or led last.
   const Fence& fence() const { return fence_; }
   std::uint64_t budget_version() const { return kept_.budget_version; }
-  /// Of what is on the disk.
+  /// The version on disk.
   std::uint64_t kept_version() const { return on_disk_version_; }
   const Ledger* ledger() const { return ledger_.get(); }
   const std::vector<NodeConfig>& nodes() const { return settings_.nodes; }
@@ -143,24 +142,24 @@ class Manager {
     std::int64_t heard_ns = -1, power_ns = -1, asked_ns = -1, refused_ns = -1;
     double power_w = unknown, period_s = 0, wanted_w = unknown, cap_w = unknown, allowed_w = unknown,
            logged_w = unknown;
-    double least_w = unknown, most_w = unknown;  ///< what its hardware can be set to, within its configuration
+    double least_w = unknown, most_w = unknown;  ///< the range of its hardware, within the configuration
     double power_cap_w = unknown,
-           iteration_s = unknown;  ///< the lowest cap while it drew power_w; of its part of its job
+           iteration_s = unknown;  ///< the lowest cap while it drew power_w; time of its part of its job
     std::int64_t iteration_ns = -1;
-    std::uint64_t seen_epoch = 0;   ///< that it obeys
-    std::size_t iteration_job = 0;  ///< whose it is, as `job`
+    std::uint64_t seen_epoch = 0;   ///< the epoch that it obeys
+    std::size_t iteration_job = 0;  ///< the job of iteration_s, as `job`
     bool leased = false, disobeys = false, look = false, there = false;
-    unsigned unanswered = 0;  ///< questions since it was heard
+    unsigned unanswered = 0;  ///< requests since it was last heard
     Obedience obedience;
     Namesakes namesakes;
-    std::vector<Namesakes::One> running;  ///< where there is more than one
+    std::vector<Namesakes::One> running;  ///< if there is more than one
     std::string trouble, refusal;
-    std::size_t job = 0;  ///< in jobs_, + 1; 0: none
+    std::size_t job = 0;  ///< index in jobs_, + 1; 0: no job
   };
   struct Job {
     std::string name, user;
     double guaranteed_w = 0, demand_w = unknown, weight = 1;
-    std::int64_t ends_ns = 0;  ///< 0: there is none
+    std::int64_t ends_ns = 0;  ///< 0: no end
   };
   enum class Step : std::uint8_t { waits, commits, replicates, complies };
   struct Order {
@@ -176,7 +175,7 @@ class Manager {
     std::string message;
   };
   struct Pending {
-    std::uint64_t number = 0;  ///< of the commit; 0: none is under way
+    std::uint64_t number = 0;  ///< of the commit; 0: no commit is under way
     Kept kept;
     bool takes_over = false;
     std::uint64_t order = 0;
@@ -229,21 +228,21 @@ class Manager {
   State state_ = State::following;
   Fence fence_;
   std::unique_ptr<Ledger> ledger_;
-  Kept kept_;                   ///< shed_left_s is not kept up: shed_ends_ns_
-  double longest_lease_s_ = 0;  ///< that may run: own ones, those that were heard of, those of the disk
+  Kept kept_;                   ///< without shed_left_s, which is not updated: see shed_ends_ns_
+  double longest_lease_s_ = 0;  ///< that may run: own leases, those that were heard of, those on disk
   std::int64_t shorter_since_ns_ =
-      0;  ///< since when who leads is obeyed by more than half of the nodes and tells of none so long; 0: it is not so
+      0;  ///< since when more than half of the nodes obey the leader and it reports no longer leases; 0: not so
   std::uint64_t on_disk_version_ = 0;
   std::int64_t shed_ends_ns_ = 0;
-  std::uint64_t seen_epoch_ = 0;  ///< the highest that anybody told
-  std::string leader_;            ///< who led last, that was heard
+  std::uint64_t seen_epoch_ = 0;  ///< the highest that any message contained
+  std::string leader_;            ///< the last leader that was heard
   std::uint64_t leader_epoch_ = 0;
   bool leader_near_ = false;
   std::int64_t takeover_ns_ = 0, next_period_ns_ = 0, next_ns_ = 0, decided_ns_ = 0;
   std::vector<NodeState> states_;
-  std::vector<double> caps_;  ///< what is wanted
+  std::vector<double> caps_;  ///< the wanted caps
   std::vector<Job> jobs_;
-  std::deque<Order> orders_;  ///< one is worked on at a time; those that wait for the nodes are behind
+  std::deque<Order> orders_;  ///< one is carried out at a time; those that wait for the nodes come later
   std::vector<Order> complying_;
   Pending pending_;
   std::uint64_t commits_ = 0;
@@ -253,7 +252,7 @@ class Manager {
   Counts counts_;
 };
 
-/// What a scraper gets, as OpenMetrics.
+/// The metrics for a scraper, as OpenMetrics.
 std::string metrics_text(const SystemAnswer& answer, const Manager::Counts& counts, bool leads,
                          std::uint64_t audit_lost, std::uint64_t bus_failed);
 

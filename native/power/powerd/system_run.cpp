@@ -1,5 +1,5 @@
-// The system manager as a process: its bus, clock, disk, audit log and page. What it does with them is system.hpp's.
-// One thread decides; those of the bus put what arrives into a queue, and wait for what comes of it.
+// The system manager as a process: its bus, clock, disk, audit log and page. system.hpp makes the decisions. One thread
+// decides; threads of the bus put received messages into a queue, and wait for the result.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -38,13 +38,13 @@ namespace sonde::power {
 
 namespace {
 
-constexpr double grant_deadline_s = 1, retry_s = 0.25;  ///< the ledger lends anew what nobody confirmed within 1 s
+constexpr double grant_deadline_s = 1, retry_s = 0.25;  ///< the ledger lends again what was not confirmed within 1 s
 constexpr double replicate_s = 1;
-constexpr std::size_t calls_of_client = 64;  ///< of a bus::Client, on their way at once
+constexpr std::size_t calls_of_client = 64;  ///< of a bus::Client: most calls under way
 constexpr std::size_t clients_of_living =
-    3;  ///< one more is for nodes that do not answer: 256 of a service can be on their way together
+    3;  ///< one more is for nodes that do not answer: 256 calls of a service can be under way
 
-/// Goes on while the machine sleeps, as leases do.
+/// Continues while the machine sleeps, as leases do.
 std::int64_t boot_ns() {
   timespec t;
   clock_gettime(CLOCK_BOOTTIME, &t);
@@ -65,7 +65,7 @@ std::uint64_t random_instance() {
   return out;
 }
 
-/// Clients of a service of the nodes, so that those that do not answer never take the places of those that do.
+/// Clients of a service of the nodes. Nodes that do not answer never take the places of those that do.
 class Calls {
  public:
   Result<void> open(const std::shared_ptr<bus::Bus>& bus, const char* service, const bus::ServiceTypes& types,
@@ -79,7 +79,7 @@ class Calls {
     }
     return {};
   }
-  /// Does not wait. Of nodes that are missing so many are asked at once that none waits for its turn.
+  /// Does not wait. Only as many missing nodes are asked at once that no other node waits for its turn.
   template <typename Request>
   void start(std::size_t node, bool missing, const std::string& target, const Request& request, double deadline_s,
              std::function<void(Result<bus::Answer>)> done) {
@@ -108,7 +108,7 @@ class SystemDaemon {
       : config_(config), options_(options), name_(own_name(options.name, config.system_manager.name)) {}
   ~SystemDaemon() { stop(); }
 
-  /// Exit code, 0: it runs.
+  /// Exit code, 0: it started.
   int start();
   void stop();
 
@@ -163,13 +163,13 @@ class SystemDaemon {
 
   std::mutex mutex_;
   std::deque<Task> inbox_;
-  std::map<std::uint64_t, Waiting> waiting_;  ///< of the thread that decides
+  std::map<std::uint64_t, Waiting> waiting_;  ///< of the deciding thread
   std::uint64_t orders_ = 0;
   std::atomic<bool> ending_ = false, closed_ = false;
 
   std::mutex replicate_mutex_;
   std::condition_variable replicate_wake_;
-  std::uint64_t replicate_version_ = 0;  ///< 0: nothing is asked
+  std::uint64_t replicate_version_ = 0;  ///< 0: no request is under way
 
   mutable std::mutex page_mutex_;
   SystemAnswer page_;
@@ -186,7 +186,7 @@ std::string SystemDaemon::bearer(Error& error) const {
   std::ifstream in(path);
   std::string token;
   if (!std::getline(in, token) || token.empty())
-    error = {"power.no_file", "the token for scrapers cannot be read from " + path, "write one line into it"};
+    error = {"power.no_file", "the token for scrapers cannot be read from " + path, "write one line into the file"};
   return token;
 }
 
@@ -194,8 +194,8 @@ int SystemDaemon::start() {
   if (name_.empty() || name_ == active_manager || name_.size() > 64)
     return fail({"power.bad_value",
                  "the system manager is called '" + name_ + "'; allowed: 1 to 64 characters, and not \"" +
-                     active_manager + "\", which is who leads",
-                 "give it another [system-manager] name"},
+                     active_manager + "\", which means the leader",
+                 "set another name in [system-manager]"},
                 2);
   state_path_ = kept_path(config_.system_manager.state, name_);
   auto kept = load_kept(state_path_, real_ns());
@@ -301,7 +301,7 @@ void SystemDaemon::stop() {
     replicate_wake_.notify_all();
   }
   if (replicator_.joinable()) replicator_.join();
-  closed_ = true;     // handlers come back by themselves
+  closed_ = true;     // handlers return by themselves
   retiring_.clear();  // waits for them
   http_.reset();
   active_get_.reset(), active_set_.reset(), own_get_.reset(), own_set_.reset();
@@ -309,13 +309,13 @@ void SystemDaemon::stop() {
   gets_.close(), sets_.close();
 }
 
-// ---- the thread that decides
+// ---- the deciding thread
 
 void SystemDaemon::run() {
   std::deque<Task> tasks;
   for (;;) {
     const std::int64_t wait_ns = std::max<std::int64_t>(manager_->next_ns() - boot_ns(), 0);
-    // A machine that slept is asked at once what it missed: CLOCK_MONOTONIC, by which this waits, stood still.
+    // A machine that slept is served at once: CLOCK_MONOTONIC, on which this waits, stood still.
     waiter_->wait(Deadline{now_ns() + std::min<std::int64_t>(wait_ns, 10'000'000'000) + 1});
     std::int64_t now = boot_ns();
     {
@@ -383,7 +383,7 @@ void SystemDaemon::apply(std::int64_t now) {
       telemetry.at_ns = real_ns();
       if (!cluster_out_->write(telemetry)) ++bus_failed_;
     }
-    // Grants before questions: a cap that has to go down waits for nothing.
+    // Grants before requests: a cap that must be lowered waits for nothing.
     for (const auto& [node, grant] : effects.grants) send(node, grant, now);
     for (const auto& ask : effects.asks) send(ask, now);
     for (const auto version : effects.replicate) {
@@ -460,7 +460,7 @@ void SystemDaemon::send(std::size_t node, const Grant& grant, std::int64_t now) 
 
 // ---- standbys
 
-/// Asks all other managers whether they have the budget on their disks. A thread of its own: it waits.
+/// Asks all other managers whether they have stored the budget. A thread of its own, since it waits.
 void SystemDaemon::replicate() {
   for (;;) {
     std::uint64_t version = 0;
@@ -485,7 +485,7 @@ void SystemDaemon::replicate() {
       if (!others) break;
       bus::CallOptions options;
       options.target = "*", options.deadline_s = 0.2, options.retry_s = 0.1;
-      auto answers = managers_->call_all(body, options, others + 2);  // this one's own two among them
+      auto answers = managers_->call_all(body, options, others + 2);  // this manager's own two among them
       for (const auto& answer : answers ? *answers : std::vector<bus::Answer>{}) {
         if (answer.code != bus::ReplyCode::ok || answer.server == name_ || answer.server == active_manager) continue;
         const auto told = bus::decode<SystemAnswer>(answer.body);
@@ -499,7 +499,7 @@ void SystemDaemon::replicate() {
   }
 }
 
-// ---- who asks
+// ---- requests
 
 Manager::Caller SystemDaemon::caller(const bus::Guid& client) const {
   Manager::Caller out;
@@ -511,7 +511,7 @@ Manager::Caller SystemDaemon::caller(const bus::Guid& client) const {
 }
 
 bus::Answer SystemDaemon::wait_for(std::future<bus::Answer>& answer, const bus::Incoming& incoming) const {
-  // What waits is always answered: by its deadline, or when this manager ends.
+  // A waiting request is always answered: by its deadline, or when this manager ends.
   while (answer.wait_for(std::chrono::milliseconds(100)) != std::future_status::ready) {
     if (closed_) return {bus::ReplyCode::closing, "the system manager ends", {}, {}, 1};
     if (incoming.deadline.passed())
@@ -558,7 +558,7 @@ bus::Server::Handler SystemDaemon::set_handler() {
 Result<std::unique_ptr<bus::Server>> SystemDaemon::server(const char* service, const std::string& name, bool sets) {
   bus::ServerOptions options;
   options.name = name;
-  options.threads = sets ? 8 : 2;  // an order may wait until the nodes hold to it
+  options.threads = sets ? 8 : 2;  // an order may wait until the nodes comply
   return sets ? bus::Server::open(bus_, service, bus::service_types<SystemCommand, SystemAnswer>(), set_handler(),
                                   options)
               : bus::Server::open(bus_, service, bus::service_types<SystemQuery, SystemAnswer>(), get_handler(),
@@ -571,13 +571,13 @@ void SystemDaemon::serve_active(bool serves) {
     auto get = server(topic::system_get, active_manager, false);
     auto set = server(topic::system_set, active_manager, true);
     if (!get || !set) {
-      log_error(get ? set.error() : get.error());  // tried again with the next step
+      log_error(get ? set.error() : get.error());  // tried again at the next step
       return;
     }
     active_get_ = std::move(*get), active_set_ = std::move(*set);
     return;
   }
-  // Its handlers may wait for this thread: another one waits for them.
+  // Its handlers may wait for this thread: another thread waits for them.
   std::erase_if(retiring_,
                 [](std::future<void>& f) { return f.wait_for(std::chrono::seconds(0)) == std::future_status::ready; });
   retiring_.push_back(

@@ -54,8 +54,8 @@ Result<bus::Profile> bus_profile(const Config& config, const std::string& partic
   const auto add = [&, qos = telemetry_qos()](const char* name, const bus::TypePtr& type) {
     profile.topics.emplace(name, bus::TopicProfile{name, type->name, qos, qos});
   };
-  // Who begins to look must not wait for each node's turn, which may be minutes away: its last reports are kept for
-  // those that ask for the past.
+  // A new reader must not wait for each node's turn, which may be minutes away: the last reports are stored for readers
+  // that ask for the past.
   bus::Qos kept = telemetry_qos(2), reader = telemetry_qos();
   kept.durability = bus::Durability::transient_local;
   if (past) reader.durability = bus::Durability::transient_local;

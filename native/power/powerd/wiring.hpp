@@ -18,7 +18,7 @@ std::string idl();
 
 /// The profile of the configuration's file, or loopback and domain 0 where it names none, with the stack's types and
 /// topics added where it does not declare them itself. `participant`: what others see it called. `past`: its readers
-/// are told each node's last reports, too, when they come; not for managers, to whom what a node had counts from when
+/// get each node's last reports, too, when they join; not for managers, to whom what a node had counts from when
 /// they heard it. Errors: those of bus::load_profile().
 Result<bus::Profile> bus_profile(const Config& config, const std::string& participant, bool past = false);
 /// Errors besides: those of bus::Bus::open().

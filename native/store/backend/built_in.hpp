@@ -1,5 +1,5 @@
 #pragma once
-/// Backends that libsonde-store brings beside those of memory.hpp; what each needs is found when it is built.
+/// Backends in libsonde-store besides those of memory.hpp; the build detects what each needs.
 /// Any-thread.
 
 #include <memory>
@@ -16,20 +16,20 @@ Result<std::unique_ptr<Backend>> open_lmdb(const Settings& settings);
 Result<std::unique_ptr<Backend>> open_sqlite(const Settings& settings);
 Result<std::unique_ptr<Backend>> open_sqlite_memory(const Settings& settings);
 
-/// The settings of this tree's backends, for help and documentation; each backend's source tells what it makes of them.
+/// The settings of this tree's backends, for help and documentation; each backend's source describes their effect.
 struct SettingHelp {
   const char *backend, *name, *meaning;
 };
 inline constexpr SettingHelp setting_help[] = {
     {"memory", "limit", "bytes of names and data, beyond which there is no_space (default: none)"},
-    {"posix", "path", "folder of the objects; made where there is none"},
-    {"posix", "files", "files kept open, 1 to 1048576 (default 512)"},
-    {"lmdb", "path", "folder of the database; made where there is none"},
+    {"posix", "path", "folder of the objects; created if missing"},
+    {"posix", "files", "files that stay open, 1 to 1048576 (default 512)"},
+    {"lmdb", "path", "folder of the database; created if missing"},
     {"lmdb", "map", "largest size of the database, 1MiB to 64TiB (default 64GiB); address space, not disk"},
-    {"rocksdb", "path", "folder of the database; made where there is none"},
+    {"rocksdb", "path", "folder of the database; created if missing"},
     {"rocksdb", "cache", "cache of blocks read, 1MiB to 1TiB (default 64MiB)"},
     {"rocksdb", "buffer", "what is gathered in memory before it becomes a file, 1MiB to 1TiB (default 64MiB)"},
-    {"sqlite", "path", "folder of the database; made where there is none"},
+    {"sqlite", "path", "folder of the database; created if missing"},
     {"sqlite", "limit", "largest size of the database, from 1MiB (default: what the disk has)"},
 };
 

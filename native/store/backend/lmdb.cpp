@@ -1,12 +1,12 @@
 // Keys in an LMDB environment.
 //
 // Settings
-//   path   the folder (required); made where there is none, refused where it holds other things
+//   path   the folder (required); created if missing, refused if it has other files
 //   map    the largest size of the database, 1MiB or more, default 64GiB: address space, not disk
 //
-// On disk (version 1): data.mdb of LMDB beside the marker and lock of folder.hpp. A key is one byte with the length of
-// the space, the space, the key: so spaces do not mix, and the keys of one are in byte order. 504 bytes at most; LMDB
-// takes 511.
+// On disk (version 1): data.mdb of LMDB, next to the marker and lock of folder.hpp. A key is one byte with the length
+// of the space, the space, the key: so spaces do not mix, and the keys of one are in byte order. 504 bytes at most;
+// LMDB takes 511.
 //
 // One write transaction stays open between batches and serves reads and writes alike, so a put costs no commit and a
 // batch sees all that was done before it. It is committed, with fsync, by sync(), by settle(), and when it has grown to
@@ -16,7 +16,7 @@
 //   storage   after sync(): committed and fsynced.
 //
 // Nothing acknowledged may be lost for want of space, yet an LMDB transaction that meets a full map or disk can only be
-// thrown away whole. So pages for what is not committed yet are set aside first: an upper bound of what a batch can
+// discarded as a whole. So pages for uncommitted data are reserved first: an upper bound of what a batch can
 // take is counted, checked against the map and allocated in the file. A batch for which that does not go is executed in
 // a transaction of its own, committed at once: if it does not fit, it alone is undone.
 //
@@ -162,7 +162,7 @@ class Lmdb final : public Backend {
     }
   }
 
-  /// Memory was short within a batch: what it wrote cannot be told from what others did in the same transaction.
+  /// Memory ran out within a batch: its changes cannot be separated from those of others in the same transaction.
   void roll_back() override {
     const std::lock_guard lock(mutex_);
     if (!std::exchange(half_, false)) return;
@@ -176,8 +176,8 @@ class Lmdb final : public Backend {
       if (const int error = commit()) lose("commit", error);
     if (!failed_) return {};
     return Error{"store.sync_failed",
-                 "the backend lmdb in " + folder_.path() + " lost what was not on storage yet: " + failure_,
-                 "look after the disk, then start the server again"};
+                 "the backend lmdb in " + folder_.path() + " lost data that was not on stable storage yet: " + failure_,
+                 "repair the disk, then start the server again"};
   }
 
   Result<void> settle() override { return sync(true); }
@@ -278,7 +278,7 @@ class Lmdb final : public Backend {
     changed_ = false;
   }
 
-  /// What was acknowledged is gone: nothing more is promised until the backend is opened again.
+  /// Acknowledged data are lost: nothing more is acknowledged until the backend is opened again.
   void lose(const char* what, int error) {
     if (txn_) drop();
     failed_ = true;
@@ -392,7 +392,7 @@ Result<std::unique_ptr<Backend>> open_lmdb(const Settings& settings) {
       mdb_env_close(env);
       return cannot_open(
           path, "data.mdb is cut short: it has " + std::to_string(file.st_size) + " bytes of " + std::to_string(wanted),
-          "bring it back from a copy");
+          "restore it from a copy");
     }
     backend = std::make_unique<Lmdb>(std::move(*folder), env);
     env = nullptr;

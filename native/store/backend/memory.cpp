@@ -41,7 +41,7 @@ std::string full_name(std::string_view space, std::string_view key) {
   return name;
 }
 
-/// What is used of a limit, counted before memory is taken.
+/// The used part of a limit, counted before memory is allocated.
 class Quota {
  public:
   explicit Quota(std::uint64_t limit) : limit_(limit) {}
@@ -51,10 +51,10 @@ class Quota {
     return false;
   }
   void give(std::uint64_t n) { used_.fetch_sub(n); }
-  /// What was given before, whether there is room for it or not.
+  /// Counts memory that is in use already, even beyond the limit.
   void take_back(std::uint64_t n) { used_.fetch_add(n); }
 
-  /// Given back at its end but for what was kept: where memory itself runs out, nothing stays counted.
+  /// At its end, releases everything that was not confirmed: when memory itself runs out, nothing stays counted.
   class Share {
    public:
     Share(Quota& quota, std::uint64_t n) : quota_(quota), taken_(quota.take(n)), left_(taken_ ? n : 0) {}
@@ -250,7 +250,7 @@ class MemoryData final : public Backend {
         quota_.give(entry.second.size);
         return true;
       });
-      // What a later, longer object shows beyond this size must be zeros.
+      // When the object grows again, the bytes beyond this size must be zeros.
       const auto block = object.blocks.find(size / block_bytes);
       const std::size_t inside = size % block_bytes;
       if (block != object.blocks.end() && block->second.size > inside)
@@ -333,7 +333,7 @@ class MemoryKv final : public Backend {
     Bytes bytes() const { return {memory.get(), size}; }
   };
 
-  /// The spaces are shared out among these: a large batch keeps out those who use its own spaces, and hardly anybody
+  /// The spaces are distributed over these: a large batch blocks users of its own spaces, and hardly any
   /// else. A space lies in one of them whole, for its scans.
   struct Shard {
     mutable std::shared_mutex mutex;
@@ -440,7 +440,7 @@ class MemoryKv final : public Backend {
     return packer.finish(arena);
   }
 
-  static constexpr std::size_t kept_from = 1024;  ///< below, a copy costs less than to count who reads
+  static constexpr std::size_t kept_from = 1024;  ///< for smaller values, a copy costs less than counting readers
   Quota quota_;
   std::array<Shard, shard_count> shards_;
 };

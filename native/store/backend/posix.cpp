@@ -1,8 +1,8 @@
-// Objects as files of a folder.
+// Stores objects as files in a folder.
 //
 // Settings
-//   path    the folder (required); made where there is none, refused where it holds other things
-//   files   descriptors kept open, least recently used closed first; 1 .. 1048576, default 512
+//   path    the folder (required); created if missing, refused if it has other files
+//   files   descriptors that stay open, least recently used closed first; 1 .. 1048576, default 512
 //
 // On disk (version 1)
 //   sonde-store      marker and lock (folder.hpp)
@@ -13,9 +13,9 @@
 //                    other byte is %XX; '+' is between space and name. So no name can leave the folder, and every name
 //                    of 1024 bytes can be stored: what is longer than 250 escaped bytes is cut into pieces of 250, each
 //                    but the last a folder whose name ends in '~'. A last piece of one or two dots is written %2E or
-//                    %2E%2E. Nothing is kept beside the file, so nothing can disagree.
+//                    %2E%2E. No other data are stored about the file, so nothing can be inconsistent.
 //
-// What an acknowledgement means
+// Meaning of an acknowledgement
 //   network   the kernel has it: it survives kill -9 of the server, not a crash of the machine.
 //   storage   after sync(): fdatasync of every file written since, fsync of every folder in which one was made or
 //             removed.
@@ -356,8 +356,8 @@ class Posix final : public Backend {
   }
 
   Error failed() const {
-    return {"store.sync_failed", "the backend posix in " + folder_.path() + " cannot promise storage: " + failure_,
-            "look after the disk, then start the server again"};
+    return {"store.sync_failed", "the backend posix in " + folder_.path() + " cannot store data durably: " + failure_,
+            "repair the disk, then start the server again"};
   }
   Error fail(const std::string& what, int error) {
     failure_ = what + " failed: " + errno_text(error);
@@ -405,7 +405,7 @@ class Posix final : public Backend {
     cache_.erase(found);
   }
 
-  /// openat that gives back cached descriptors when there are none left. With a stripe's lock.
+  /// openat that closes cached descriptors when none is left. Called with a stripe's lock.
   int open_file(const std::string& path, int flags) {
     for (int attempt = 0;; ++attempt) {
       const int fd = openat(folder_.fd(), path.c_str(), flags | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -424,7 +424,7 @@ class Posix final : public Backend {
         const std::lock_guard lock(changes_mutex_);
         more = !marked_.empty();
       }
-      if (more) (void)sync(false);  // a failure is kept and told by the next sync()
+      if (more) (void)sync(false);  // a failure is recorded, and the next sync() reports it
       if (!any && !more) {
         errno = error;
         return -1;
@@ -437,7 +437,7 @@ class Posix final : public Backend {
     file = cached(name);
     if (file && (!writes || file->writable)) return exclusive ? Status::exists : Status::ok;
     const std::string path = path_of(op.space, op.key);
-    // Who makes, opens or removes an object has its stripe, so that the cache never holds a file that was removed.
+    // Creating, opening or removing an object takes its stripe, so that the cache never has a file that was removed.
     const std::lock_guard stripe(stripe_of(path));
     file = cached(name);
     if (file && writes && !file->writable) {
@@ -455,7 +455,7 @@ class Posix final : public Backend {
       made = true;
       fd = open_file(path, O_RDWR | O_CREAT | O_EXCL);
       for (int attempt = 0; fd < 0 && errno == ENOENT && attempt < 8; ++attempt) {
-        // That of the hash, and those of a long name; another thread may remove one of these that it found empty, hence
+        // The folder of the hash, and those of a long name; another thread may remove one that it found empty, hence
         // more than one attempt.
         for (std::size_t cut = 2; cut != std::string::npos; cut = path.find('/', cut + 1)) {
           if (mkdirat(folder_.fd(), path.substr(0, cut).c_str(), 0700) != 0) {
@@ -495,8 +495,7 @@ class Posix final : public Backend {
       marked_.push_back(file);
       many = marked_.size() > files_max_;
     }
-    if (many)
-      (void)sync(false);  // else the list would hold ever more descriptors; a failure is told by the next sync()
+    if (many) (void)sync(false);  // else the list of descriptors would only grow; the next sync() reports a failure
   }
 
   void note_folders(const std::string& folder, Safety safety) {
@@ -625,8 +624,9 @@ class Posix final : public Backend {
     return {Status::ok, 0, 0, {}};
   }
 
-  /// Names of a space are read from the folders once and then kept in order, up to date with what is made and removed,
-  /// until nobody has asked for a minute: a listing of many pages would otherwise read every folder for each page.
+  /// The names of a space are read from the folders once, and then stored in order and updated by creations and
+  /// removals until no client has asked for a minute: otherwise a list of many pages would read every folder for each
+  /// page.
   Outcome list(const Op& op, Arena& arena) {
     const std::lock_guard lock(index_mutex_);
     auto space = index_.find(op.space);

@@ -1,11 +1,10 @@
 // Schemas and rows in an SQLite database.
 //
 // Settings
-//   path    the folder (required); made where there is none, refused where it holds other things. Of `memory` there is
-//           none
+//   path    the folder (required); created if missing, refused if it has other files. `memory` has no path
 //   limit   the largest size of the database, 1MiB or more; beyond it no_space. Default: what the disk, or memory, has
 //
-// On disk (version 1): rows.db and its WAL beside the marker and lock of folder.hpp.
+// On disk (version 1): rows.db and its WAL, next to the marker and lock of folder.hpp.
 //   schemas(id, space, name, definition)   definition as db.hpp encodes it
 //   r<id>(id, c0, c1, …)                   the rows; column k is field k, without a declared type, so that SQLite keeps
 //                                          values
@@ -91,7 +90,7 @@ struct Refused {
 
 // ---- like
 
-/// What a pattern begins with before its first wildcard, without the backslashes.
+/// The part of a pattern before its first wildcard, without the backslashes.
 std::string literal_begin(std::string_view pattern) {
   std::string begin;
   for (std::size_t k = 0; k < pattern.size() && pattern[k] != '%' && pattern[k] != '_'; ++k) {
@@ -137,7 +136,7 @@ template <typename Look> Match like(std::string_view text, std::string_view patt
     }
     if (behind_any == none) return Match::no;
     from = next_character(text, from);
-    // Straight to where the part behind the last '%' can begin.
+    // Continue where the part after the last '%' can begin.
     if (behind_any < pattern.size() && pattern[behind_any] != '_' && pattern[behind_any] != '%' &&
         pattern[behind_any] != '\\') {
       from = text.find(pattern[behind_any], from);
@@ -266,14 +265,15 @@ class Sqlite final : public Backend {
     if (!failed_ && dirty_)
       if (const int error = commit()) lose("commit", error);
     if (!failed_) return {};
-    return Error{"store.sync_failed", "the backend sqlite" + where() + " lost what was not on storage yet: " + failure_,
-                 "look after the disk, then start the server again"};
+    return Error{"store.sync_failed",
+                 "the backend sqlite" + where() + " lost data that was not on stable storage yet: " + failure_,
+                 "repair the disk, then start the server again"};
   }
 
   Result<void> settle() override { return sync(true); }
 
   std::string describe() const override {
-    // Whoever asks how the server is does not wait until a long batch is over.
+    // A request for the status does not wait until a long batch is over.
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (lock.owns_lock()) seen_pages_ = pages();
     std::string text =
@@ -324,7 +324,7 @@ class Sqlite final : public Backend {
     return own->selecting_ && !own->in_time();
   }
 
-  static void give_up(sqlite3_context* context) { sqlite3_result_error(context, "its time is over", -1); }
+  static void give_up(sqlite3_context* context) { sqlite3_result_error(context, "its time limit is over", -1); }
 
   static void sql_in_time(sqlite3_context* context, int, sqlite3_value**) {
     auto* own = static_cast<Sqlite*>(sqlite3_user_data(context));

@@ -73,7 +73,7 @@ struct Client::Impl {
       for (const auto& c : server.connections) {
         std::unique_lock turn(c->mutex, std::try_to_lock);
         if (!turn || c->in_flight() >= c->credits()) continue;
-        // What may have happened while nobody looked: the server ended, restarted, or threw this connection out.
+        // This may have happened meanwhile: the server ended, restarted, or closed this connection.
         if (c->in_flight() == 0 && c->idle_for(0.1)) c->progress();
         if (!c->open()) continue;
         held = std::move(turn);
@@ -146,7 +146,7 @@ struct Batch::Impl {
   std::vector<Outcome> outcomes;
   std::vector<std::int16_t> targets;  ///< server within the role
   Arena names{4096};
-  /// What is read, a part its own: another thread may take in one part's answers while this one takes in another's.
+  /// Read data, one arena for each part: two threads may receive the answers of different parts at the same time.
   std::vector<std::unique_ptr<Arena>> results;
   struct Part {
     Exchange exchange;
@@ -172,7 +172,7 @@ struct Batch::Impl {
     for (auto& part : parts)
       if (part->connection && !part->exchange.done.load(std::memory_order_acquire)) {
         const std::lock_guard turn(part->connection->mutex);
-        part->connection->close("a batch was given up by its owner");
+        part->connection->close("a batch was abandoned by its owner");
         part->connection->flush();
       }
     finished = true;
@@ -334,7 +334,7 @@ std::size_t placement(std::string_view space, std::string_view key, std::size_t 
 Result<BackendSpec> parse_backend(Role role, std::string_view text) {
   BackendSpec spec{role, {}, {}};
   const auto bad = [&](const std::string& why) {
-    return Error{"store.bad_backend", "'" + std::string(text) + "' names no backend: " + why,
+    return Error{"store.bad_backend", "'" + std::string(text) + "' is not a backend: " + why,
                  "write NAME or NAME,SETTING=VALUE,… as posix,path=/scratch/store"};
   };
   std::string_view rest = text;
@@ -350,7 +350,7 @@ Result<BackendSpec> parse_backend(Role role, std::string_view text) {
     const std::size_t eq = word.find('=');
     if (eq == std::string_view::npos || eq == 0) return bad("'" + std::string(word) + "' is no SETTING=VALUE");
     if (!spec.settings.emplace(word.substr(0, eq), word.substr(eq + 1)).second)
-      return bad("'" + std::string(word.substr(0, eq)) + "' is there twice");
+      return bad("'" + std::string(word.substr(0, eq)) + "' is given twice");
   }
   return spec;
 }
@@ -365,9 +365,9 @@ Result<Client> Client::open(Config config) {
   impl->config = std::move(config);
   if (impl->config.servers.empty() == impl->config.embedded.empty())
     return Error{"store.no_server",
-                 impl->config.servers.empty() ? "neither a server nor an embedded backend was named"
-                                              : "both servers and embedded backends were named",
-                 "name one or the other"};
+                 impl->config.servers.empty() ? "neither a server nor an embedded backend was given"
+                                              : "both servers and embedded backends were given",
+                 "give one or the other"};
   if (impl->config.connections == 0) impl->config.connections = 1;
   for (const auto& spec : impl->config.embedded) {
     auto backend = open_backend(spec.role, spec.name, spec.settings);
@@ -375,7 +375,7 @@ Result<Client> Client::open(Config config) {
     auto& place = impl->local[static_cast<std::size_t>(spec.role)];
     if (place)
       return Error{"store.bad_backend", "two backends for the role " + std::string(name_of(spec.role)),
-                   "name one a role"};
+                   "give one for each role"};
     place = std::make_unique<Local>();
     place->caps = (*backend)->caps();
     place->backend = std::move(*backend);
@@ -392,7 +392,7 @@ Result<Client> Client::open(Config config) {
         for (const Role role : {Role::data, Role::kv, Role::db})
           if (name == name_of(role)) found = bit(role);
         if (!found)
-          return Error{"store.bad_address", "'" + std::string(name) + "' in '" + text + "' is no role",
+          return Error{"store.bad_address", "'" + std::string(name) + "' in '" + text + "' is not a role",
                        "write data@HOST:PORT, or data+kv@HOST:PORT; the roles are data, kv, db"};
         server->wanted |= found;
       }
@@ -453,7 +453,7 @@ Result<void> Client::flush() {
   if (!failure.code.empty()) return failure;
   if (lost)
     return Error{"store.lost", std::to_string(lost) + " operations without acknowledgement failed since the last flush",
-                 "use the safety level 'network' to learn which and why"};
+                 "use the safety level 'network' to see which ones, and why"};
   return {};
 }
 
@@ -474,7 +474,7 @@ Result<void> Client::sync() {
 
 namespace {
 
-/// Whether a page goes on behind `after` with names that were asked for, each behind the one before. A server whose
+/// Whether a page continues after `after` with names that were asked for, in ascending order. A server whose
 /// pages do not would be listed for ever.
 bool moves_on(const std::vector<std::pair<std::string_view, Bytes>>& entries, std::string_view prefix,
               std::string_view after) {
@@ -525,8 +525,8 @@ Result<void> Client::scan_all(Code code, std::string_view space, std::string_vie
         const auto& served = impl_->by_role[static_cast<std::size_t>(role)];
         return Error{"store.bad_frame",
                      (served.empty() ? "a backend" : "the server at " + served[k]->address.text()) +
-                         " gave a list of '" + std::string(space) + "' that " +
-                         (whole ? "does not go on where it was asked to, in the order of names" : "is cut short"),
+                         " returned a list of '" + std::string(space) + "' that " +
+                         (whole ? "does not continue in the order of names" : "is cut short"),
                      "both sides must run the same version of Sonde"};
       }
       if (p.entries.empty()) p.more = false;

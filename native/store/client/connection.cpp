@@ -24,7 +24,7 @@ std::size_t number(std::string_view text, std::size_t otherwise, std::size_t mos
   return std::min(value, most);
 }
 
-/// Who asks, for the server's log.
+/// The user and program of this client, for the server's log.
 std::string client_name() {
   char host[256] = "";
   ::gethostname(host, sizeof host - 1);
@@ -33,7 +33,7 @@ std::string client_name() {
 
 constexpr const char* connecting = "connect_timeout_s";
 
-/// Until the server has proved who it is.
+/// Limit until the server has proved its identity.
 constexpr std::size_t greeting_frame_bytes = 16u << 10, words_max = 400;
 constexpr const char* before_proof[] = {"store.bad_frame", "store.denied",      "store.no_munge",
                                         "store.timed_out", "store.unavailable", "store.version"};
@@ -44,7 +44,7 @@ Result<std::string> secret_of(const Config& config) {
 
 Result<std::unique_ptr<Tls>> tls_of(const Config& config) {
   if (config.auth == "none" || config.auth == "munge")
-    return Error{"store.usage", "TLS takes its key from a secret, and there is none with --auth " + config.auth,
+    return Error{"store.usage", "TLS makes its key from a secret, but there is no secret with --auth " + config.auth,
                  "use --auth user or token, or leave --tls out"};
   const auto secret = secret_of(config);
   if (!secret) return secret.error();
@@ -53,12 +53,12 @@ Result<std::unique_ptr<Tls>> tls_of(const Config& config) {
 
 bool adds_up(Code code) { return code == Code::object_read || code == Code::object_write; }
 
-constexpr std::size_t read_ahead_max = 64u << 20;  ///< of a read, before its data comes
-constexpr std::uint64_t value_ahead = 16;          ///< of values, for each byte that came
+constexpr std::size_t read_ahead_max = 64u << 20;  ///< allocated for a read before its data arrive
+constexpr std::uint64_t value_ahead = 16;          ///< allocated for values, for each byte received
 constexpr std::size_t failure_text_max = 4096;
 constexpr unsigned pongs_max = 64;
 
-/// What the answer to an operation can have at most, by what it asks for, or by the limit of what is stored.
+/// The maximum size of the answer to an operation, from its request, or from the limit of stored data.
 std::uint64_t answer_bytes_max(const Op& op) {
   if (!op.into.empty()) return op.into.size();
   switch (op.code) {
@@ -127,15 +127,14 @@ Error Connection::named(Error error) const {
 Error Connection::said(Bytes words) const {
   Error error = last_words(words);
   if (proven_ || tcp_->secured()) return named(error);  // by TLS it has shown that it knows the secret
-  // Anybody may listen there: the words are shown as somebody's, and choose neither the kind of the error nor what to
-  // type next.
+  // Any program may listen there: its text is quoted as such, and decides neither the kind of the error nor the hint.
   const auto known = std::find(std::begin(before_proof), std::end(before_proof), error.code);
   std::string text = std::move(error.what);
   if (!error.hint.empty()) text += " (" + error.hint + ")";
   if (text.size() > words_max) text = text.substr(0, words_max) + "…";
   return {known == std::end(before_proof) ? "store.disconnected" : *known,
-          address_ + " says, without having proved to be the server: \"" + text + '"',
-          "where something else than your server may listen there, see the server's log before you believe that"};
+          address_ + " reports, without having proved to be the server: \"" + text + '"',
+          "another program may listen there: check the server's log before you trust this message"};
 }
 
 Result<wire::Text> Connection::heard(wire::Kind kind, Deadline deadline, const char* option) {
@@ -157,9 +156,9 @@ Result<wire::Text> Connection::heard(wire::Kind kind, Deadline deadline, const c
     link_->progress();
     reap();
   }
-  if (!open_) return failure_;  // the server's last words came with it, and the links are gone
+  if (!open_) return failure_;  // the server's last message came with it, and the links are gone
   if (last_kind_ != kind)
-    return named({"store.bad_frame", "the server answered with something that was not asked for",
+    return named({"store.bad_frame", "the server sent an answer that was not asked for",
                   "both sides must run the same version of Sonde"});
   return wire::decode_text(bytes_of(last_text_));
 }
@@ -167,7 +166,7 @@ Result<wire::Text> Connection::heard(wire::Kind kind, Deadline deadline, const c
 Result<void> Connection::greet(const Address& address, const Config& config, Deadline deadline) {
   checksum_ = config.checksum;
   gather_ = config.link.gather;
-  // By these two it proves nothing, and who gave them by name trusts whoever listens there.
+  // With these two the server proves nothing. A user who gives them by name trusts the program that listens there.
   proven_ = config.auth == "none" || config.auth == "munge";
   tcp_->limit_frames(greeting_frame_bytes);
   const std::string own_nonce = auth::nonce();
@@ -188,33 +187,33 @@ Result<void> Connection::greet(const Address& address, const Config& config, Dea
     return Error{
         "store.denied",
         "the server at " + address.text() + " asks for the authentication '" + method + "', not '" + config.auth + "'",
-        "give --auth " + method + " if that is the server that you mean, or start it with --auth " + config.auth};
-  // Whoever listens at the address may say that nothing has to be proved, or take a credential and say nothing of
-  // itself: that is for who typed the address to allow.
+        "give --auth " + method + " if this is the right server, or start it with --auth " + config.auth};
+  // A program that listens at the address may request no proof, or accept a credential without proving its own
+  // identity. The user must allow this explicitly.
   if (config.auth.empty() && (method == "none" || method == "munge"))
     return Error{"store.denied",
                  "the server at " + address.text() + " asks for the authentication '" + method +
-                     "', by which it does not prove whose server it is",
-                 "if you trust whoever may listen there, give --auth " + method + " (SONDE_STORE_AUTH)"};
+                     "', with which it does not prove whose server it is",
+                 "if you trust all programs that may listen there, give --auth " + method + " (SONDE_STORE_AUTH)"};
   const bool secret = method == "token" || method == "user";
   if ((secret || method == "munge") && wire::text_value(*challenge, "protocol") != auth::protocol)
     return Error{"store.version",
                  "the server at " + address.text() +
-                     " speaks another version of the handshake than this client, which has " +
+                     " uses another version of the handshake than this client, which has " +
                      std::string(auth::protocol),
                  "run the same version of Sonde on both sides; this one is " SONDE_VERSION};
   const auth::Handshake shake{method, own_nonce, server_nonce, auth::server_end(tcp_->wait_fd(), true)};
   wire::Text proof{{"server", shake.server.address}, {"machine", shake.server.machine}, {"from", shake.server.client}};
   std::string token;
-  // The server chooses one part of what is signed for it. It is a nonce and nothing else: other programs take
-  // credentials for other texts.
+  // The server chooses one part of the signed text. It must be a nonce, because other programs accept credentials for
+  // other texts.
   if ((secret || method == "munge") && !auth::is_nonce(server_nonce))
-    return named({"store.bad_frame", "the server's nonce is none: nothing is signed for it",
+    return named({"store.bad_frame", "the server's nonce is not valid: nothing is signed for it",
                   "both sides must run the same version of Sonde"});
   if (secret) {
     if (method == "token" && config.token_file.empty())
       return Error{"store.denied", "the server at " + address.text() + " asks for a token",
-                   "give the file that it was started with: --token-file FILE"};
+                   "give the token file with which it was started: --token-file FILE"};
     auto read = secret_of(config);
     if (!read) return read.error();
     token = *read;
@@ -236,7 +235,7 @@ Result<void> Connection::greet(const Address& address, const Config& config, Dea
   if (secret && !auth::equal(wire::text_value(*welcome, "proof"), auth::token_proof(token, shake, "server")))
     return Error{"store.denied",
                  "the server at " + address.text() + " does not know the " +
-                     (method == "user" ? "key of this user" : "token") + ": it is not the one that was meant",
+                     (method == "user" ? "key of this user" : "token") + ": it is another server than expected",
                  method == "user" ? "check the address" : "check address and token file"};
   proven_ = true;
   tcp_->limit_frames(0);
@@ -332,7 +331,7 @@ void Connection::send_message(Exchange& x, std::int64_t begin) {
       out.segments.assign(1, Bytes(*copy));
       out.keep = std::move(copy);
     }
-    // What is large goes out at once: the time that takes is the network's, not that of building the message.
+    // Large data are sent at once: this time is the network's, not that of building the message.
     const bool large = data >= (64u << 10);
     const std::int64_t t = large ? now_ns() : 0;
     trace::call(sonde_store_link_send, data, 0, [&] { link_->send(std::move(out)); });
@@ -363,7 +362,7 @@ void Connection::send_message(Exchange& x, std::int64_t begin) {
       r.data_bytes = static_cast<std::uint32_t>(n);
       table_.add(r);
       if (n) {
-        // Neighbours in memory travel as one segment, unless each piece is to go by itself.
+        // Neighbours in memory are sent as one segment, unless each piece must be sent by itself.
         if (gather_ && !out.segments.empty() && out.segments.back().data() + out.segments.back().size() == left.data())
           out.segments.back() = {out.segments.back().data(), out.segments.back().size() + n};
         else out.segments.push_back(left.first(n));
@@ -375,7 +374,7 @@ void Connection::send_message(Exchange& x, std::int64_t begin) {
   }
   emit(true);
   x.serialise_ns = now_ns() - begin - in_link_ns;
-  // Alone on the line it goes now; behind others it goes with them, with the next wait, or when enough has gathered.
+  // A message alone is sent now; after others it is sent with them, at the next wait, or when enough are gathered.
   if (was_idle) send_held();
   if (!answered) {
     x.failed = !open_;
@@ -403,8 +402,7 @@ void Connection::progress() {
 void Connection::wait(Exchange& x, Deadline deadline) {
   if (open_) send_held();
   reap();
-  // Waiting comes first: a link that has something returns from it at once, and one that has not need not be asked
-  // twice.
+  // Wait first: a link that has data returns at once, and a link without data need not be asked twice.
   for (bool looked = false; !x.done.load(std::memory_order_acquire); looked = true) {
     if (looked && deadline.passed()) {
       for (std::uint32_t k = 0; k < x.size(); ++k)
@@ -428,7 +426,7 @@ std::byte* Connection::room_for(Exchange& x, std::uint32_t k, const wire::Answer
   if (room.size - room.got < a.data_bytes) {
     std::uint64_t want = std::min(most, std::max<std::uint64_t>(room.got + a.data_bytes, 2 * room.got));
     if (op.code == Code::object_read) want = std::max(want, std::min<std::uint64_t>(most, read_ahead_max));
-    // What the server says of a value's length counts as far as what came of the message bears it out.
+    // The length that the server claims for a value is trusted only in proportion to the bytes received.
     const std::uint64_t borne = wire::data_bytes_max + value_ahead * x.came;
     if (op.code == Code::kv_get && x.taken < borne) want = std::max(want, std::min({a.value, most, borne - x.taken}));
     MutableBytes larger;
@@ -446,7 +444,7 @@ std::byte* Connection::room_for(Exchange& x, std::uint32_t k, const wire::Answer
   return room.begin + room.got;
 }
 
-/// Neighbours in memory are one place.
+/// Joins neighbours in memory to one place.
 static void join(std::vector<iovec>& places, std::byte* to, std::size_t bytes) {
   if (!places.empty() && static_cast<std::byte*>(places.back().iov_base) + places.back().iov_len == to)
     places.back().iov_len += bytes;
@@ -458,8 +456,7 @@ bool Connection::place(Link&, const wire::Header& h, Bytes table, std::vector<io
   const auto found = exchanges_.find(h.id);
   if (found == exchanges_.end() || !wire::read_answers(h, table, answers_)) return false;
   Exchange& x = *found->second;
-  // An answer for an operation that another answer of this frame speaks of too would go to the same place: leave that
-  // to frame().
+  // Two answers in this frame for the same operation would go to the same place: frame() handles this.
   std::uint32_t before = 0;
   for (std::size_t n = 0; n < answers_.size(); ++n) {
     const auto& a = answers_[n];
@@ -482,20 +479,20 @@ void Connection::answer(Exchange& x, const wire::Header& h, Bytes data, bool pla
       const std::uint32_t k = x.place(a.index + n);
       Outcome& out = x.outcomes[k];
       const bool first = out.status == Status::pending;
-      // Of a read or write in pieces the value is what stands from its beginning on: what comes behind a piece that
-      // failed is not counted.
+      // For a read or write in pieces the value counts the bytes from its beginning: bytes after a failed piece are not
+      // counted.
       if (first || !adds_up(x.ops[k].code)) out.value = a.value;
       else if (out.status == Status::ok) out.value += a.value;
       if (first || out.status == Status::ok) out.status = a.status;
       out.time_ns = a.time_ns;
       if (a.data_bytes == 0) continue;
-      if (a.status == Status::internal) {  // a text, which goes nowhere that the caller named
+      if (a.status == Status::internal) {  // a text, which does not go to the caller's memory
         if (out.status == Status::internal && !std::exchange(x.explained, true))
           out.data = x.arena->copy(data.subspan(at, std::min<std::size_t>(a.data_bytes, failure_text_max)));
         at += a.data_bytes;
         continue;
       }
-      if (out.status == Status::internal) return close("the server sent data behind a failure");
+      if (out.status == Status::internal) return close("the server sent data after a failure");
       std::byte* to = room_for(x, k, a);
       if (!to) return close("the server sent more than was asked for");
       if (!placed) std::memcpy(to, data.data() + at, a.data_bytes);
@@ -517,7 +514,7 @@ void Connection::answer(Exchange& x, const wire::Header& h, Bytes data, bool pla
 void Connection::frame(Link&, const wire::Header& h, Bytes table, Bytes data, bool placed) {
   if (h.kind == wire::Kind::reply) {
     const auto found = exchanges_.find(h.id);
-    if (found == exchanges_.end()) return;  // given up meanwhile
+    if (found == exchanges_.end()) return;  // abandoned meanwhile
     Exchange& x = *found->second;
     lost_ += h.lost;
     // place() read the table of what is placed, and nothing else came since.
@@ -528,9 +525,9 @@ void Connection::frame(Link&, const wire::Header& h, Bytes table, Bytes data, bo
         read = Error{"store.bad_frame", "a reply to operations that were not sent", ""};
       spoken_of += a.run;
     }
-    // An answer begins at the operation of the one before it at the earliest.
+    // An answer may not begin before the operation of the previous answer.
     if (read && spoken_of > x.size() + answers_.size())
-      read = Error{"store.bad_frame", "a reply speaks of the same operations over and over", ""};
+      read = Error{"store.bad_frame", "a reply has the same operations over and over", ""};
     if (!read) return close(read.error().what);
     std::uint32_t sum = wire::crc32c(table);
     if (h.flags & wire::data_sum) {
@@ -544,15 +541,15 @@ void Connection::frame(Link&, const wire::Header& h, Bytes table, Bytes data, bo
         sum = wire::crc32c(data, sum);
       }
     }
-    if (sum != h.body_crc) return close("a reply's checksum does not fit");
+    if (sum != h.body_crc) return close("a reply's checksum is wrong");
     answer(x, h, data, placed);
     return;
   }
-  if (h.body_crc != wire::crc32c(data)) return close("a frame's checksum does not fit");
+  if (h.body_crc != wire::crc32c(data)) return close("a frame's checksum is wrong");
   switch (h.kind) {
     case wire::Kind::ping:
       if (link_->backlog() == 0) pongs_ = 0;
-      if (++pongs_ > pongs_max) return close("the server pings, and takes no answer");
+      if (++pongs_ > pongs_max) return close("the server sends pings, but reads no answers");
       link_->send(plain_frame(wire::Kind::pong, {}, h.id));
       link_->flush();
       return;
@@ -583,7 +580,7 @@ void Connection::close(const std::string& why) {
 
 void Connection::reap() {
   if (open_ || !link_) return;
-  // The links go before anyone is told: after that nothing writes to or reads from memory of the batches.
+  // The links are destroyed before the batches are informed: then nothing accesses memory of the batches any more.
   own_link_.reset();
   control_.reset();
   tcp_.reset();

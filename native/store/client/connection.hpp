@@ -1,6 +1,6 @@
 #pragma once
 /// One connection to one server: hello, authentication, transport, and the messages under way on it.
-/// Locked by whoever uses it.
+/// The user of a connection must lock it.
 
 #include <atomic>
 #include <cstddef>
@@ -115,7 +115,7 @@ class Connection final : public Sink {
   static Result<std::unique_ptr<Connection>> open_once(const Address& address, const Config& config, Deadline deadline,
                                                        bool& again);
   Result<void> greet(const Address& address, const Config& config, Deadline deadline);
-  /// What the other side gave as its reason, from whoever it is.
+  /// The reason that the other side gave, whether or not it is authenticated.
   Error said(Bytes words) const;
   /// The next frame that is no reply. `option`: what lets it be waited for longer.
   Result<wire::Text> heard(wire::Kind kind, Deadline deadline, const char* option);
@@ -143,9 +143,9 @@ class Connection final : public Sink {
   unsigned roles_ = 0;
   std::size_t credits_ = 64, frame_data_ = wire::frame_data_default;
   bool checksum_ = true, gather_ = true, open_ = true;
-  bool proven_ = false;                      ///< the server has proved who it is, or need not
-  bool again_ = false;                       ///< the server ended it, and another attempt may be luckier
-  unsigned pongs_ = 0;                       ///< that the network may not have taken yet
+  bool proven_ = false;                      ///< the server has proved its identity, or need not
+  bool again_ = false;                       ///< the server ended it, but another attempt may succeed
+  unsigned pongs_ = 0;                       ///< pongs that the network may not have accepted yet
   std::int64_t used_ns_ = 0, asked_ns_ = 0;  ///< asked: since when heard() is waited for
   std::string address_;
   std::function<bool()> stop_;  ///< Config's, while it is being made

@@ -68,10 +68,11 @@ Result<std::optional<std::string>> found_anywhere(Client& client, std::string_vi
 Error wrong_order(const Client& client, const std::string& what, std::string_view then) {
   const std::string now = spaced(order_of(client));
   if (then.empty())
-    return {"store.other_servers", what + " is there, but not on the server that it has by the order " + now,
+    return {"store.other_servers", what + " exists, but not on the server that it should be on by the order " + now,
             "name the servers in the order in which they were named when it was stored"};
-  return {"store.other_servers", what + " was stored on the servers " + spaced(then) + ", and named are " + now,
-          "name the same in the same order: their order says where it lies"};
+  return {"store.other_servers",
+          what + " was stored on the servers " + spaced(then) + ", but the named servers are " + now,
+          "name the same servers in the same order: the order determines where data are stored"};
 }
 
 }  // namespace sonde::store

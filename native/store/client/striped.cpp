@@ -89,7 +89,7 @@ Result<Distribution> Distribution::parse(std::string_view text) {
       if (word == "single") d.kind = Kind::single;
       else if (word == "round-robin") d.kind = Kind::round_robin;
       else if (word == "weighted") d.kind = Kind::weighted;
-      else return bad_distribution(whole, "it begins with none of round-robin, single, weighted");
+      else return bad_distribution(whole, "it must begin with round-robin, single or weighted");
       continue;
     }
     const std::size_t eq = word.find('=');
@@ -100,7 +100,8 @@ Result<Distribution> Distribution::parse(std::string_view text) {
       if (!bytes) return bytes.error();
       d.block_bytes = *bytes;
     } else if ((name == "start" && d.kind == Kind::round_robin) || (name == "server" && d.kind == Kind::single)) {
-      if (!number(value, d.start)) return bad_distribution(whole, "'" + std::string(value) + "' is no server's number");
+      if (!number(value, d.start))
+        return bad_distribution(whole, "'" + std::string(value) + "' is not the number of a server");
     } else if (name == "weights" && d.kind == Kind::weighted) {
       while (!value.empty()) {
         unsigned w = 0;
@@ -112,7 +113,7 @@ Result<Distribution> Distribution::parse(std::string_view text) {
         value.remove_prefix(static_cast<std::size_t>(stop - value.data()) + (more ? 1 : 0));
       }
     } else {
-      return bad_distribution(whole, "'" + std::string(word) + "' is not known there");
+      return bad_distribution(whole, "'" + std::string(word) + "' is not known");
     }
   }
   if (d.block_bytes == 0) return bad_distribution(whole, "a block has at least one byte");
@@ -233,7 +234,7 @@ Result<std::uint64_t> Striped::finish_read(const Batch& batch, Range range, std:
     if (got < pieces[k].bytes) std::memset(into.data() + pieces[k].at + got, 0, pieces[k].bytes - got);
   }
   if (!is_short) return into.size();
-  // Where it ends, or only a hole: the sizes of all pieces tell.
+  // The sizes of all pieces show whether it ends here, or has a hole.
   auto info = const_cast<Striped*>(this)->status();
   if (!info) {
     if (!any || info.error().code != "store.not_found") return info.error();
@@ -316,10 +317,10 @@ Result<ObjectInfo> Striped::status() {
     if (batch[k].status == Status::not_found) continue;
     if (batch[k].status != Status::ok) return failed(batch, k, "ask for");
     if (batch[k].value > limit::object_bytes)
-      return store::failed(
-          Status::corrupt,
-          "a server says that its part has " + std::to_string(batch[k].value) + " B, which is more than any may have",
-          "ask for", shown_.first, shown_.second);
+      return store::failed(Status::corrupt,
+                           "a server reports that its part has " + std::to_string(batch[k].value) +
+                               " B, which is more than any may have",
+                           "ask for", shown_.first, shown_.second);
     any = true;
     sizes[k] = batch[k].value;
     info.changed_ns = std::max(info.changed_ns, batch[k].time_ns);
@@ -345,7 +346,7 @@ std::string bytes_name(std::string_view collection, std::string_view name) {
   return std::to_string(collection.size()) + ':' + std::string(collection) + std::string(name);
 }
 
-/// What kv or data servers would refuse, before either is asked for anything.
+/// Checks for errors that kv or data servers would report, before either is asked.
 Result<void> allowed(std::string_view collection, std::string_view name, std::string_view value) {
   for (const auto& [text, what] : {std::pair(collection, "collection"), std::pair(name, "item")})
     if (const std::size_t at = text.find('\0'); at != std::string_view::npos)
@@ -363,7 +364,7 @@ Result<void> allowed(std::string_view collection, std::string_view name, std::st
     return Error{"store.too_large",
                  "the metadata of the item takes " + std::to_string(value.size()) +
                      " bytes; allowed: " + std::to_string(limit::value_bytes),
-                 "keep what is large in the item's bytes"};
+                 "put large data into the item's content"};
   return {};
 }
 
@@ -417,7 +418,7 @@ Result<Item> Item::create(Client& client, std::string_view collection, std::stri
   if (there[0].status == Status::ok) return failed(Status::exists, "create the item", collection, name);
   if (there[0].status != Status::not_found) return failed(there, 0, "create the item", collection, name);
   // The description last, for it is what others see: where that fails, empty bytes are left, which the next create
-  // takes over. To remove them could take those of somebody who has made the same item meanwhile.
+  // takes over. Removing them could remove those of another client that has created the same item meanwhile.
   if (auto ok = item.data_.create(false, safety); !ok) return ok.error();
   Batch batch = client.batch(safety);
   batch.put(items_space, item_key(collection, name), bytes_of(value), flag::exclusive);
@@ -428,12 +429,12 @@ Result<Item> Item::create(Client& client, std::string_view collection, std::stri
 
 namespace {
 
-/// What an item's record says.
+/// The content of an item's record.
 struct Described {
   Distribution distribution;
   Metadata metadata;
   std::int64_t created_ns = 0;
-  unsigned stripes = 0;  ///< 0: not told
+  unsigned stripes = 0;  ///< 0: not recorded
   std::string order;
 };
 
@@ -538,7 +539,7 @@ Result<void> Item::describe(Metadata metadata, Safety safety) {
 Result<void> Item::put_description(Safety safety) {
   const std::string key = item_key(collection_, name_), value = encode();
   if (auto ok = allowed(collection_, name_, value); !ok) return ok;
-  // One that was removed meanwhile stays removed; who removes it at this very moment may find its description again.
+  // An item that was removed meanwhile stays removed. If it is removed at this very moment, its description may remain.
   Batch there = client_->batch();
   there.add({Code::kv_get, 0, items_space, key, 0, 1, {}, {}});
   if (auto ok = there.run(); !ok) return ok;

@@ -1,6 +1,6 @@
 #pragma once
-/// What types.hpp and backend.hpp promise, as checks that any backend can be held against: those of this tree, in its
-/// tests, and yours, by `sonde store conformance ./mine.so`. The backend must be empty when they begin. Owner-thread.
+/// Checks that a backend fulfils the promises of types.hpp and backend.hpp: for the backends of this tree, in its
+/// tests, and for yours, by `sonde store conformance ./mine.so`. The backend must be empty at the start. Owner-thread.
 
 #include <functional>
 #include <memory>
@@ -13,12 +13,12 @@
 
 namespace sonde::store::conformance {
 
-/// Opens the backend over what is there, with these settings besides its own. It is called again after the one before
-/// was settled and destroyed, and must then find what that left if its caps() say durable.
+/// Opens the backend on its present state, with these settings in addition to its own. It is called again after the
+/// previous backend was settled and destroyed, and must then find that backend's data if its caps() include durable.
 using Open = std::function<Result<std::unique_ptr<Backend>>(const Settings& besides)>;
 
-/// Runs every check of a role. A check that cannot go on is failed, never skipped; what a backend's caps() leave out is
-/// not asked of it. `begin`, where given, is called with a check's name before it runs.
+/// Runs every check of a role. A check that cannot continue counts as failed, never as skipped. Features that a
+/// backend's caps() exclude are not checked. `begin`, if given, is called with a check's name before it runs.
 std::vector<Check> check_backend(Role role, const Open& open, const std::function<void(std::string_view)>& begin = {});
 
 }  // namespace sonde::store::conformance

@@ -1,5 +1,5 @@
 #pragma once
-/// One thing that a backend or transport has to keep, and whether it did.
+/// One requirement on a backend or transport, and whether it was fulfilled.
 
 #include <string>
 
@@ -8,7 +8,7 @@ namespace sonde::store::conformance {
 struct Check {
   std::string name;  ///< "kv: an exclusive put that fails undoes its batch"
   bool passed = false;
-  std::string message;  ///< what was expected and what was seen; empty where it passed
+  std::string message;  ///< the expected and the actual result; empty if it passed
 };
 
 }  // namespace sonde::store::conformance

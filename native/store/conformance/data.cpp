@@ -59,12 +59,12 @@ std::vector<std::string> list_all(Suite& suite, std::string_view of_space, std::
     const Answers got = suite.run({op});
     suite.expect(got.one().status, Status::ok, "list");
     std::vector<std::pair<std::string_view, Bytes>> pairs;
-    suite.expect(unpack_pairs(got.one().data, pairs), "the answer of a list is cut short");
+    suite.expect(unpack_pairs(got.one().data, pairs), "the answer of a list is truncated");
     suite.expect(pairs.size() == got.one().value, "value is not the number of names");
-    suite.expect(!page || pairs.size() <= page, "a page holds more than was asked for");
+    suite.expect(!page || pairs.size() <= page, "a page has more entries than requested");
     for (const auto& [name, value] : pairs) {
       suite.expect(names.empty() || names.back() < name,
-                   "a list is not in rising order, or a page begins before the last one's end");
+                   "a list is not in ascending order, or a page begins before the previous one's end");
       names.emplace_back(name);
     }
     if (!got.one().time_ns) return names;
@@ -73,7 +73,7 @@ std::vector<std::string> list_all(Suite& suite, std::string_view of_space, std::
   }
 }
 
-/// Names that bring out what a backend makes of them.
+/// Names that are difficult for a backend.
 std::vector<std::string> hard_names() {
   std::vector<std::string> names{".",   "..", "...", "/", "/etc/passwd", "../up", "a/b", "a",  "a ",
                                  " a",  "A",  "~",   "+", "%",           "%2F",   "%00", "a~", "a+b",
@@ -99,21 +99,21 @@ void check_data(Suite& suite) {
       const Answers got =
           suite.run({create("k"), write("k", 0, "abc"), read("k", 0, 3), truncate("k", 1), remove("k")});
       for (const Outcome& outcome : got.outcomes)
-        suite.expect(outcome.status, Status::ok, "a backend that keeps nothing");
+        suite.expect(outcome.status, Status::ok, "a backend that stores nothing");
       suite.expect(got[1].value == 3, "a write's value is the number of bytes");
       expect_text(suite, got[2], std::string(3, 0), "read");
     });
     return;
   }
 
-  suite.check("what is not there is not found", [&] {
+  suite.check("an object that does not exist is not found", [&] {
     const Answers got = suite.run({read("none", 0, 1), status("none"), remove("none"), truncate("none", 0),
                                    write("none", 0, "x", flag::must_exist), status("none")});
     for (const Outcome& outcome : got.outcomes)
       suite.expect(outcome.status, Status::not_found, "an object that was never made");
   });
 
-  suite.check("create makes an empty object, and is no error where there is one", [&] {
+  suite.check("create makes an empty object, and succeeds if it already exists", [&] {
     const Answers got = suite.run(
         {create("create"), status("create"), write("create", 0, "abc"), create("create"), read("create", 0, 9)});
     suite.expect(got[0].status, Status::ok, "create");
@@ -130,10 +130,10 @@ void check_data(Suite& suite) {
                                    create("exclusive2", flag::exclusive), status("exclusive2")});
     suite.expect(got[0].status, Status::exists, "of an object made by a write");
     suite.expect(got[2].status, Status::ok, "after a remove");
-    suite.expect(got[3].value == 0, "what was removed is back");
+    suite.expect(got[3].value == 0, "a removed object is back");
   });
 
-  suite.check("must_exist: a write to an object that is there", [&] {
+  suite.check("must_exist: a write to an existing object", [&] {
     const Answers got = suite.run({create("must"), write("must", 0, "ab", flag::must_exist), read("must", 0, 2)});
     suite.expect(got[1].status, Status::ok, "write");
     expect_text(suite, got[2], "ab", "read");
@@ -147,7 +147,7 @@ void check_data(Suite& suite) {
     suite.expect(got[1].value == 4, "a write's value is the number of bytes written");
     expect_text(suite, got[2], "abcXYZ!", "overlapping writes");
     suite.expect(got[4].value == 200003, "size is " + std::to_string(got[4].value) + " instead of 200003");
-    expect_text(suite, got[5], std::string("abcXYZ!") + std::string(3, 0), "the hole's begin");
+    expect_text(suite, got[5], std::string("abcXYZ!") + std::string(3, 0), "the hole's beginning");
     expect_text(suite, got[6], std::string(10, 0) + "end", "the hole's end");
     expect_text(suite, got[7], std::string(12, 0), "within the hole");
   });
@@ -156,23 +156,23 @@ void check_data(Suite& suite) {
     const Answers got = suite.run({write("end", 0, "12345"), read("end", 0, 5), read("end", 4, 5), read("end", 5, 1),
                                    read("end", 1000, 1), read("end", 0, 0), read("end", limit::object_bytes - 1, 1),
                                    read("end", 2, limit::object_bytes - 2)});
-    expect_text(suite, got[1], "12345", "the whole");
+    expect_text(suite, got[1], "12345", "the whole object");
     expect_text(suite, got[2], "5", "the last byte");
     expect_text(suite, got[3], "", "at the end");
     expect_text(suite, got[4], "", "beyond the end");
-    expect_text(suite, got[5], "", "of nothing");
+    expect_text(suite, got[5], "", "of 0 bytes");
     expect_text(suite, got[6], "", "at the largest offset");
-    expect_text(suite, got[7], "345", "of more than there could be");
+    expect_text(suite, got[7], "345", "of more bytes than an object can have");
   });
 
-  suite.check("a write of nothing makes an object and does not extend it", [&] {
+  suite.check("a write of 0 bytes makes an object and does not extend it", [&] {
     const Answers got = suite.run({write("nothing", 100, ""), status("nothing")});
     suite.expect(got[0].status, Status::ok, "write");
     suite.expect(got[1].status, Status::ok, "status");
     suite.expect(got[1].value == 0, "size is " + std::to_string(got[1].value));
   });
 
-  suite.check("truncate cuts; what grows again reads as zeros", [&] {
+  suite.check("truncate shortens an object; if it grows again, the new part reads as zeros", [&] {
     const std::string text = pattern(150000, 1);
     const Answers got =
         suite.run({write("cut", 0, text), truncate("cut", 70001), status("cut"), truncate("cut", 150000),
@@ -180,21 +180,21 @@ void check_data(Suite& suite) {
                    write("cut", 10, "x"), read("cut", 0, 100), truncate("cut", 4), read("cut", 0, 100)});
     suite.expect(got[1].status == Status::ok && got[1].value == 70001, "truncate's value is the new size");
     suite.expect(got[2].value == 70001, "size after truncate");
-    expect_text(suite, got[4], std::string_view(text).substr(0, 70001), "what was kept");
-    expect_text(suite, got[5], std::string(79999, 0), "what came back");
-    suite.expect(got[7].status == Status::ok && got[7].value == 0, "truncate to nothing");
-    expect_text(suite, got[9], std::string(10, 0) + 'x', "after truncate to nothing");
+    expect_text(suite, got[4], std::string_view(text).substr(0, 70001), "the remaining part");
+    expect_text(suite, got[5], std::string(79999, 0), "the part that grew again");
+    suite.expect(got[7].status == Status::ok && got[7].value == 0, "truncate to 0");
+    expect_text(suite, got[9], std::string(10, 0) + 'x', "after truncate to 0");
     expect_text(suite, got[11], std::string(4, 0), "cut within a hole");
   });
 
-  suite.check("status tells the size and the time of the last change", [&] {
+  suite.check("status gives the size and the time of the last change", [&] {
     timespec before, after;
     clock_gettime(CLOCK_REALTIME, &before);
     const Answers got = suite.run({write("time", 0, "abc"), status("time")});
     clock_gettime(CLOCK_REALTIME, &after);
     suite.expect(got[1].status == Status::ok && got[1].value == 3, "size");
     const std::int64_t s = got[1].time_ns / 1'000'000'000;
-    // File systems take their time from the kernel's tick, which may lag by one.
+    // File systems take their time from the kernel's tick, which may lag by one tick.
     suite.expect(s >= before.tv_sec - 1 && s <= after.tv_sec + 1,
                  "time is " + std::to_string(got[1].time_ns) + " ns since 1970");
   });
@@ -204,14 +204,14 @@ void check_data(Suite& suite) {
                                    remove("gone"), write("gone", 1, "z"), read("gone", 0, 9)});
     suite.expect(got[1].status, Status::ok, "remove");
     for (const std::size_t k : {2u, 3u, 4u}) suite.expect(got[k].status, Status::not_found, "after remove");
-    expect_text(suite, got[6], std::string(1, 0) + "z", "the new one");
+    expect_text(suite, got[6], std::string(1, 0) + "z", "the new object");
   });
 
-  suite.check("what fails leaves the other operations alone", [&] {
+  suite.check("a failed operation does not affect the others", [&] {
     const Answers got = suite.run({write("alone", 0, "a"), read("alone-none", 0, 1), create("alone", flag::exclusive),
                                    write("alone", 1, "b"), read("alone", 0, 9)});
     suite.expect(got[0].status, Status::ok, "before");
-    suite.expect(got[1].status, Status::not_found, "a read of none");
+    suite.expect(got[1].status, Status::not_found, "a read of a missing object");
     suite.expect(got[2].status, Status::exists, "an exclusive create");
     suite.expect(got[3].status, Status::ok, "after");
     expect_text(suite, got[4], "ab", "content");
@@ -234,10 +234,10 @@ void check_data(Suite& suite) {
     for (std::size_t k = 0; k < 1000; ++k)
       expect_text(suite, got[k], std::string_view(text).substr(k * 512, 512), "read " + std::to_string(k));
     const Answers one = suite.run({read("scatter", 0, text.size())});
-    expect_text(suite, one[0], text, "the scattered one as a whole");
+    expect_text(suite, one[0], text, "the scattered object as a whole");
   });
 
-  suite.check("a batch that goes to and fro between objects", [&] {
+  suite.check("a batch that alternates between two objects", [&] {
     std::vector<Op> ops;
     for (int k = 0; k < 50; ++k) ops.insert(ops.end(), {write("to", k, "t"), write("fro", k, "f")});
     ops.insert(ops.end(), {read("to", 0, 99), read("fro", 0, 99), remove("to"), write("fro", 0, "F"), status("to"),
@@ -245,20 +245,20 @@ void check_data(Suite& suite) {
     const Answers got = suite.run(ops);
     expect_text(suite, got[100], std::string(50, 't'), "to");
     expect_text(suite, got[101], std::string(50, 'f'), "fro");
-    suite.expect(got[104].status, Status::not_found, "to, after its remove");
-    expect_text(suite, got[105], "Ff", "fro, at the end");
+    suite.expect(got[104].status, Status::not_found, "the first object, after its remove");
+    expect_text(suite, got[105], "Ff", "the second object, at the end");
   });
 
-  suite.check("reads that run over the end of the object in a batch", [&] {
+  suite.check("reads in a batch that cross the end of the object", [&] {
     const Answers got = suite.run({write("over", 0, "0123456789"), read("over", 0, 4), read("over", 4, 4),
                                    read("over", 8, 4), read("over", 12, 4)});
     expect_text(suite, got[1], "0123", "first");
     expect_text(suite, got[2], "4567", "second");
-    expect_text(suite, got[3], "89", "the one that ends early");
-    expect_text(suite, got[4], "", "the one beyond");
+    expect_text(suite, got[3], "89", "the read across the end");
+    expect_text(suite, got[4], "", "the read beyond the end");
   });
 
-  suite.check("into: what is read goes where it was asked to go, and no further", [&] {
+  suite.check("into: read data goes to the given memory, and not beyond it", [&] {
     std::string memory(8, '#');
     Op op = read("into", 0, 100);
     op.into = std::as_writable_bytes(std::span(memory.data() + 1, 5));
@@ -325,7 +325,7 @@ void check_data(Suite& suite) {
     }
   });
 
-  suite.check("list: prefix, `after` within and outside it, and what changed since the last page", [&] {
+  suite.check("list: prefix, `after` within and outside it, and changes since the last page", [&] {
     for (const char* name : {"b", "ba", "bb", "bc", "c", "a"}) {
       Op op = create(name);
       op.space = "conformance-list";
@@ -340,7 +340,7 @@ void check_data(Suite& suite) {
       const Answers got = suite.run({op});
       suite.expect(got.one().status, Status::ok, "list");
       std::vector<std::pair<std::string_view, Bytes>> pairs;
-      suite.expect(unpack_pairs(got.one().data, pairs), "cut short");
+      suite.expect(unpack_pairs(got.one().data, pairs), "truncated");
       Names names;
       for (const auto& pair : pairs) names.emplace_back(pair.first);
       if (got.one().time_ns) names.emplace_back("+");
@@ -348,19 +348,20 @@ void check_data(Suite& suite) {
     };
     suite.expect(page("b", "", 0) == Names{"b", "ba", "bb", "bc"}, "prefix");
     suite.expect(page("b", "", 2) == Names{"b", "ba", "+"}, "the first page, and that more follow");
-    suite.expect(page("b", "", 4) == Names{"b", "ba", "bb", "bc"}, "a page that is just full, and that no more follow");
+    suite.expect(page("b", "", 4) == Names{"b", "ba", "bb", "bc"},
+                 "a page that is exactly full, and that no more follow");
     suite.expect(page("b", "ba", 0) == Names{"bb", "bc"}, "after");
     suite.expect(page("b", "bz", 0).empty(), "after the last");
     suite.expect(page("b", "a", 0) == Names{"b", "ba", "bb", "bc"}, "after a name before the prefix");
-    suite.expect(page("b", "c", 0).empty(), "after a name behind the prefix");
-    suite.expect(page("x", "", 0).empty(), "a prefix of nothing");
+    suite.expect(page("b", "c", 0).empty(), "after a name beyond the prefix");
+    suite.expect(page("x", "", 0).empty(), "a prefix that matches no name");
     Op gone = remove("bb"), made = write("bbb", 0, "x");
     gone.space = made.space = "conformance-list";
     (void)suite.run({gone, made});
     suite.expect(page("b", "ba", 0) == Names{"bbb", "bc"}, "after a remove and a write");
   });
 
-  suite.check("a listing longer than one answer comes in pages that fit", [&] {
+  suite.check("a list longer than one answer comes in pages that fit", [&] {
     std::vector<std::string> names;
     std::vector<Op> ops;
     for (int k = 0; k < 300; ++k) names.push_back(std::string(900, 'p') + std::to_string(1000 + k));
@@ -374,9 +375,9 @@ void check_data(Suite& suite) {
     op.space = "conformance-pages";
     const Answers first = suite.run({op});
     suite.expect(first.one().data.size() <= scan_bytes_max,
-                 "one answer holds " + std::to_string(first.one().data.size()) + " bytes");
-    suite.expect(first.one().time_ns == 1, "it does not say that more follow");
-    suite.expect(list_all(suite, "conformance-pages", "", 0) == names, "the pages together are not all");
+                 "one answer has " + std::to_string(first.one().data.size()) + " bytes");
+    suite.expect(first.one().time_ns == 1, "it does not report that more follow");
+    suite.expect(list_all(suite, "conformance-pages", "", 0) == names, "the pages together are incomplete");
   });
 
   suite.check("more objects than a backend may keep open", [&] {
@@ -394,7 +395,7 @@ void check_data(Suite& suite) {
   });
 
   if (suite.caps().concurrent)
-    suite.check("threads that write, read, list and sync at once each see what they wrote", [&] {
+    suite.check("threads that write, read, list and sync concurrently each see their own writes", [&] {
       std::atomic<int> wrong = 0;
       Backend& backend = suite.backend();
       const auto work = [&](unsigned seed) {
@@ -425,7 +426,7 @@ void check_data(Suite& suite) {
     });
 
   if (suite.caps().durable)
-    suite.check("what was synced is there when it is opened again", [&] {
+    suite.check("synced data is present after the backend is opened again", [&] {
       const std::string text = pattern(100000, 3);
       std::vector<Op> ops{write("kept", 0, text),  create("kept-empty"),       write("kept-cut", 0, text),
                           truncate("kept-cut", 5), write("kept-gone", 0, "x"), remove("kept-gone")};
@@ -438,9 +439,9 @@ void check_data(Suite& suite) {
                                      status("kept-gone"), read("kept-network", 0, 9)});
       expect_text(suite, got[0], text, "an object");
       suite.expect(got[1].status == Status::ok && got[1].value == 0, "an empty object");
-      expect_text(suite, got[2], std::string_view(text).substr(0, 5), "an object cut short");
+      expect_text(suite, got[2], std::string_view(text).substr(0, 5), "a truncated object");
       suite.expect(got[3].status, Status::not_found, "a removed object");
-      expect_text(suite, got[4], "n", "what was settled");
+      expect_text(suite, got[4], "n", "the settled object");
       suite.expect(list_all(suite, space, "kept", 0) ==
                        std::vector<std::string>{"kept", "kept-cut", "kept-empty", "kept-network"},
                    "the list");

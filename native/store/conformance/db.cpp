@@ -14,7 +14,7 @@
 #include "store/conformance/suite.hpp"
 #include "store/db.hpp"
 
-// From GCC 12 on, -O3 takes alternatives of a variant that is moved for values in use (boostorg/variant2, issue 55).
+// From GCC 12 on, -O3 wrongly warns that alternatives of a moved variant are used (boostorg/variant2, issue 55).
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
@@ -113,7 +113,7 @@ struct Table {
     }
     return whole;
   }
-  /// The names of the rows chosen, in order, one string.
+  /// The names of the selected rows, in order, as one string.
   std::string names(const Selector& selector, std::vector<Order> order = {}) {
     std::string text;
     for (const auto& row : all({selector, std::move(order), {"name"}}).rows)
@@ -136,7 +136,7 @@ void check_db(Suite& suite) {
   };
   using C = Compare;
 
-  suite.check("a schema comes back as it was defined; the same again is ok, another is not", [&] {
+  suite.check("a schema is returned as it was defined; the same definition again is ok, a different one is not", [&] {
     Table table{suite, "define"};
     suite.expect(table.one(Code::db_describe).status, Status::not_found, "describe before");
     table.define(every_type());
@@ -145,15 +145,15 @@ void check_db(Suite& suite) {
     const Answers got = suite.run(ops.ops);
     suite.expect(got.one().status, Status::ok, "describe");
     const auto back = decode_schema(got.one().data);
-    suite.expect(back && *back == every_type(), "another schema came back");
+    suite.expect(back && *back == every_type(), "a different schema was returned");
     suite.expect(table.one(Code::db_define, encode(every_type())).status, Status::ok, "the same again");
     suite.expect(table.one(Code::db_define, encode(people())).status, Status::exists, "another");
     suite.expect(table.one(Code::db_undefine).status, Status::ok, "undefine");
     suite.expect(table.one(Code::db_undefine).status, Status::not_found, "undefine again");
-    suite.expect(table.one(Code::db_define, encode(people())).status, Status::ok, "another, after undefine");
+    suite.expect(table.one(Code::db_define, encode(people())).status, Status::ok, "a different one, after undefine");
   });
 
-  suite.check("what has no schema is not found, and that undoes nothing", [&] {
+  suite.check("a table without a schema is not found, and that undoes nothing", [&] {
     Ops ops;
     ops.add(Code::db_insert, "none", encode(three()))
         .add(Code::db_query, "none", encode(Query{}))
@@ -168,7 +168,7 @@ void check_db(Suite& suite) {
     suite.expect(Table{suite, "some"}.one(Code::db_describe).status, Status::ok, "describe");
   });
 
-  suite.check("every type keeps its extremes, and null is null", [&] {
+  suite.check("every type preserves its extreme values, and null is null", [&] {
     Table table{suite, "types"};
     Rows rows;
     for (const auto& field : every_type().fields) rows.fields.push_back(field.name);
@@ -186,14 +186,14 @@ void check_db(Suite& suite) {
                          0.1f, D::denorm_min(), std::string(5000, 'x'), Blob(5000)});
     table.define(every_type(), rows);
     const Answer answer = table.all({});
-    suite.expect(answer.fields == rows.fields, "other fields");
-    suite.expect(answer.rows == rows.rows, "other values");
+    suite.expect(answer.fields == rows.fields, "different fields");
+    suite.expect(answer.rows == rows.rows, "different values");
     suite.expect(std::signbit(std::get<double>(answer.rows[1][6])), "-0.0 lost its sign");
     Table one{suite, "types"};
     const Answer some = one.all({{}, {}, {"t", "b"}});
     suite.expect(
         some.fields == std::vector<std::string>{"t", "b"} && some.rows[0].size() == 2 && some.rows[0][1] == Value(true),
-        "fields as they were asked for");
+        "the requested fields");
     const Answer ordered = one.all({{}, {{"U", true}}, {"U"}});
     suite.expect(ordered.rows[0][0] == Value(~std::uint64_t{0}) &&
                      ordered.rows[1][0] == Value(std::uint64_t{1} << 63) &&
@@ -201,19 +201,19 @@ void check_db(Suite& suite) {
                  "uint64 above 2^63 are out of order");
   });
 
-  suite.check("ids: of the last row inserted, rising, selectable, not used again", [&] {
+  suite.check("ids: returned for the last inserted row, ascending, selectable, never reused", [&] {
     Table table{suite, "ids"};
     table.define(people());
     const Outcome inserted = table.one(Code::db_insert, encode(three()));
     const Answer answer = table.all({});
     suite.expect(inserted.value == answer.ids.back(), "insert's value is not the last row's id");
-    suite.expect(std::is_sorted(answer.ids.begin(), answer.ids.end()), "ids do not rise");
+    suite.expect(std::is_sorted(answer.ids.begin(), answer.ids.end()), "ids are not ascending");
     table.expect_names(where("_id", C::eq, answer.ids[1]), "Bob ", "by id");
     table.expect_names(where("_id", C::lt, ~std::uint64_t{0}), "ada Bob eve ", "below the largest number");
     suite.expect(table.one(Code::db_remove, encode(where("_id", C::eq, answer.ids.back()))).value == 1,
                  "remove's value is not the rows removed");
     const Outcome again = table.one(Code::db_insert, encode(Rows{{"name"}, {{std::string("new")}}}));
-    suite.expect(again.value > inserted.value, "an id was used again");
+    suite.expect(again.value > inserted.value, "an id was reused");
     suite.expect(table.one(Code::db_insert, encode(Rows{{"name"}, {}})).status, Status::ok, "an insert of no rows");
   });
 
@@ -223,7 +223,7 @@ void check_db(Suite& suite) {
     const std::int32_t age = 36;
     table.expect_names({}, "ada Bob eve ", "every row");
     table.expect_names(where("age", C::eq, age), "ada ", "eq");
-    table.expect_names(where("age", C::ne, age), "Bob ", "ne leaves out null");
+    table.expect_names(where("age", C::ne, age), "Bob ", "ne excludes null");
     table.expect_names(where("age", C::lt, age), "Bob ", "lt");
     table.expect_names(where("age", C::le, age), "ada Bob ", "le");
     table.expect_names(where("age", C::gt, std::int32_t{-1}), "ada ", "gt");
@@ -234,10 +234,10 @@ void check_db(Suite& suite) {
     table.expect_names(where("name", C::prefix, std::string("a")), "ada ", "prefix");
     table.expect_names(where("name", C::prefix, std::string()), "ada Bob eve ", "the empty prefix");
     table.expect_names(where("name", C::like, std::string("%b")), "Bob ", "like");
-    table.expect_names(where("name", C::like, std::string("b%")), "", "like: case counts");
+    table.expect_names(where("name", C::like, std::string("b%")), "", "like: case-sensitive");
     table.expect_names(where("name", C::like, std::string("_d_")), "ada ", "like: one character");
-    table.expect_names(Selector::all_of({}), "ada Bob eve ", "all of none");
-    table.expect_names(Selector::any_of({}), "", "any of none");
+    table.expect_names(Selector::all_of({}), "ada Bob eve ", "all of no conditions");
+    table.expect_names(Selector::any_of({}), "", "any of no conditions");
     table.expect_names(Selector::any_of({where("name", C::eq, std::string("eve")),
                                          Selector::all_of({where("age", C::gt, std::int32_t{-5}),
                                                            where("seen", C::ne, std::uint64_t{1})})}),
@@ -248,10 +248,10 @@ void check_db(Suite& suite) {
     table.expect_names(wide, "ada ", "a thousand alternatives");
     Selector deep = where("age", C::eq, age);
     for (std::size_t k = 1; k < selector_depth_max; ++k) deep = Selector::all_of({deep});
-    table.expect_names(deep, "ada ", "as deep as it may be");
+    table.expect_names(deep, "ada ", "the maximum depth");
   });
 
-  suite.check("prefix and like take what looks like a wildcard or an end for itself", [&] {
+  suite.check("prefix and like match escaped wildcards and the last character literally", [&] {
     Table table{suite, "wild"};
     Rows rows{{"name"}, {}};
     for (const char* name : {"a%", "ab", "a_", "a\\", "a", "b", "\xc3\xbf", "\xf4\x8f\xbf\xbf"})
@@ -288,7 +288,7 @@ void check_db(Suite& suite) {
     table.expect_names({}, "B d c a b ", "by id, down", {{"_id", true}});
   });
 
-  suite.check("update and remove: only what was chosen, and how many", [&] {
+  suite.check("update and remove: only the selected rows, and their number", [&] {
     Table table{suite, "change"};
     table.define(people(), three());
     suite.expect(
@@ -301,15 +301,15 @@ void check_db(Suite& suite) {
     suite.expect(table.one(Code::db_update,
                            encode(Update{where("name", C::eq, std::string("none")), {"age"}, {std::int32_t{1}}}))
                          .value == 0,
-                 "an update of none");
+                 "an update of no rows");
     suite.expect(table.one(Code::db_remove, encode(where("name", C::eq, std::string("Bob")))).value == 1,
                  "rows removed");
     table.expect_names({}, "ada eve ", "after remove");
     suite.expect(table.one(Code::db_remove, encode(Selector{})).value == 2, "all removed");
-    table.expect_names({}, "", "none left");
+    table.expect_names({}, "", "no rows left");
   });
 
-  suite.check("what does not fit the schema is invalid and changes nothing", [&] {
+  suite.check("an operation that does not match the schema is invalid and changes nothing", [&] {
     Table table{suite, "invalid"};
     table.define(people(), three());
     const auto invalid = [&](Code code, Blob data, const std::string& what) {
@@ -318,22 +318,22 @@ void check_db(Suite& suite) {
     invalid(Code::db_insert, encode(Rows{{"nobody"}, {{std::string("x")}}}), "insert into an unknown field");
     invalid(Code::db_insert, encode(Rows{{"Name"}, {{std::string("x")}}}), "a field's name in another case");
     invalid(Code::db_insert, encode(Rows{{"name"}, {{std::string("x")}, {std::int32_t{1}}}}),
-            "a value of another type, in the second row");
-    invalid(Code::db_insert, encode(Rows{{"age"}, {{std::int64_t{1}}}}), "an integer of another size");
+            "a value of a different type, in the second row");
+    invalid(Code::db_insert, encode(Rows{{"age"}, {{std::int64_t{1}}}}), "an integer of a different size");
     invalid(Code::db_update, encode(Update{{}, {"nobody"}, {Value{}}}), "update of an unknown field");
-    invalid(Code::db_update, encode(Update{{}, {"age"}, {std::string("1")}}), "update to another type");
+    invalid(Code::db_update, encode(Update{{}, {"age"}, {std::string("1")}}), "update to a different type");
     invalid(Code::db_remove, encode(where("nobody", C::is_null)), "a condition on an unknown field");
     invalid(Code::db_remove, encode(where("age", C::like, std::string("%"))), "like on a number");
     invalid(Code::db_query, encode(Query{where("name", C::eq, std::int32_t{1}), {}, {}}),
-            "a comparison with another type");
+            "a comparison with a different type");
     invalid(Code::db_query, encode(Query{{}, {{"nobody", false}}, {}}), "order by an unknown field");
-    invalid(Code::db_query, encode(Query{{}, {}, {"nobody"}}), "an unknown field asked for");
-    invalid(Code::db_query, encode(Query{where("_id", C::eq, std::int64_t{1}), {}, {}}), "an id of another type");
-    invalid(Code::db_query, {}, "a query of no bytes");
+    invalid(Code::db_query, encode(Query{{}, {}, {"nobody"}}), "an unknown field requested");
+    invalid(Code::db_query, encode(Query{where("_id", C::eq, std::int64_t{1}), {}, {}}), "an id of a different type");
+    invalid(Code::db_query, {}, "a query of 0 bytes");
     invalid(Code::db_insert, encode(Query{}), "a query instead of rows");
     Blob cut = encode(Rows{{"name"}, {{std::string("whole")}, {std::string("cut")}}});
     cut.pop_back();
-    invalid(Code::db_insert, cut, "rows cut short");
+    invalid(Code::db_insert, cut, "truncated rows");
     table.expect_names({}, "ada Bob eve ", "afterwards");
   });
 
@@ -358,11 +358,11 @@ void check_db(Suite& suite) {
       table.expect_names({}, "ada Bob eve ", "rows");
       table.expect_names(where("age", C::not_null), "ada Bob ", "values");
       suite.expect(Table{suite, "batch-new"}.one(Code::db_describe).status, Status::not_found,
-                   "a schema that the batch defined");
+                   "a schema defined in the batch");
     }
   });
 
-  suite.check("a unique index: insert and update that break it exist already; nulls do not", [&] {
+  suite.check("a unique index: an insert or update that violates it gives `exists`; nulls do not violate it", [&] {
     Table table{suite, "unique"};
     table.define(people(), three());
     suite.expect(table.one(Code::db_insert, encode(Rows{{"name"}, {{std::string("ada")}}})).status, Status::exists,
@@ -392,7 +392,7 @@ void check_db(Suite& suite) {
     suite.expect(got[6].status, Status::not_found, "after undefine");
   });
 
-  suite.check("pages: offset, length, answers of bounded size that say whether more follow", [&] {
+  suite.check("pages: offset, length, answers of bounded size that report whether more follow", [&] {
     Table table{suite, "pages"};
     Rows rows{{"n", "pad"}, {}};
     for (std::int32_t n = 0; n < 500; ++n) rows.rows.push_back({n, std::string(1000, 'p')});
@@ -414,7 +414,7 @@ void check_db(Suite& suite) {
     suite.expect(first.one().time_ns == 1 && first.one().data.size() <= scan_bytes_max,
                  "an answer of " + std::to_string(first.one().data.size()) + " bytes");
     answer = table.all({});
-    suite.expect(answer.rows == rows.rows, "the pages together are not all");
+    suite.expect(answer.rows == rows.rows, "the pages together are incomplete");
   });
 
   suite.check("a row larger than an answer comes alone", [&] {
@@ -423,10 +423,10 @@ void check_db(Suite& suite) {
                  {{"x"}, {{Blob(10)}, {Blob(4 * scan_bytes_max, std::byte{7})}, {Blob(20)}}});
     bool more = false;
     suite.expect(table.page({}, 1, 0, &more).rows.size() == 1 && more, "not alone");
-    suite.expect(table.all({}).rows[1][0] == Value(Blob(4 * scan_bytes_max, std::byte{7})), "another value");
+    suite.expect(table.all({}).rows[1][0] == Value(Blob(4 * scan_bytes_max, std::byte{7})), "a different value");
   });
 
-  suite.check("into: rows that fit, and too_large where not one does", [&] {
+  suite.check("into: the rows that fit, and too_large if none fits", [&] {
     Table table{suite, "into"};
     table.define(people(), three());
     std::vector<std::byte> memory(90);
@@ -437,8 +437,8 @@ void check_db(Suite& suite) {
     suite.expect(got.one().status, Status::ok, "query");
     suite.expect(got.one().data.data() == memory.data(), "the answer is not in `into`");
     auto answer = decode_answer(got.one().data);
-    suite.expect(answer && answer->rows.size() == got.one().value && !answer->rows.empty(), "the answer is cut");
-    suite.expect((answer->rows.size() < 3) == (got.one().time_ns == 1), "it does not say whether more follow");
+    suite.expect(answer && answer->rows.size() == got.one().value && !answer->rows.empty(), "the answer is truncated");
+    suite.expect((answer->rows.size() < 3) == (got.one().time_ns == 1), "it does not report whether more follow");
     ops.ops[0].into = MutableBytes(memory).first(15);
     suite.expect(suite.run(ops.ops).one().status, Status::too_large, "into 15 bytes");
   });
@@ -459,7 +459,7 @@ void check_db(Suite& suite) {
     }
     Table table{suite, "wide"};
     table.define(wide, rows);
-    suite.expect(table.all({}).rows == rows.rows, "another row");
+    suite.expect(table.all({}).rows == rows.rows, "a different row");
     for (int k = 0; k < 50; ++k) {
       Table one{suite, std::string("t\0'\"", 4) + std::to_string(k)};
       one.define(people(), k % 2 ? three() : Rows{});
@@ -468,7 +468,7 @@ void check_db(Suite& suite) {
   });
 
   if (suite.caps().durable)
-    suite.check("what was synced is there when it is opened again", [&] {
+    suite.check("synced data is present after the backend is opened again", [&] {
       Table table{suite, "kept"}, gone{suite, "kept-gone"};
       table.define(people(), three());
       gone.define(people());
@@ -477,7 +477,7 @@ void check_db(Suite& suite) {
       table.ok(Code::db_insert, encode(Rows{{"name"}, {{std::string("settled")}}}), "insert");
       suite.open();
       table.expect_names({}, "ada Bob eve settled ", "rows");
-      suite.expect(gone.one(Code::db_describe).status, Status::not_found, "the schema undefined");
+      suite.expect(gone.one(Code::db_describe).status, Status::not_found, "the undefined schema");
       suite.expect(table.one(Code::db_insert, encode(Rows{{"name"}, {{std::string("ada")}}})).status, Status::exists,
                    "the unique index");
     });

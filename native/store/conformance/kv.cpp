@@ -32,7 +32,7 @@ Op put(std::string_view key, std::string_view value, std::uint8_t flags = 0, std
 Op get(std::string_view key, std::string_view of_space = space) { return make(Code::kv_get, key, 0, of_space); }
 Op remove(std::string_view key, std::string_view of_space = space) { return make(Code::kv_remove, key, 0, of_space); }
 
-/// Every operation but `failed` is aborted, that one has its own status.
+/// Expects that every operation except `failed` is aborted, and that `failed` has its own status.
 void expect_undone(Suite& suite, const Answers& got, std::size_t failed, Status status) {
   for (std::size_t k = 0; k < got.outcomes.size(); ++k)
     suite.expect(got[k].status, k == failed ? status : Status::aborted,
@@ -49,11 +49,11 @@ Pairs page(Suite& suite, std::string_view of_space, std::string_view prefix, std
   const Answers got = suite.run({op});
   suite.expect(got.one().status, Status::ok, "scan");
   std::vector<std::pair<std::string_view, Bytes>> pairs;
-  suite.expect(unpack_pairs(got.one().data, pairs), "the answer of a scan is cut short");
+  suite.expect(unpack_pairs(got.one().data, pairs), "the answer of a scan is truncated");
   suite.expect(pairs.size() == got.one().value, "value is not the number of pairs");
-  suite.expect(!n || pairs.size() <= n, "a page holds more than was asked for");
+  suite.expect(!n || pairs.size() <= n, "a page has more entries than requested");
   suite.expect(pairs.size() <= 1 || got.one().data.size() <= scan_bytes_max,
-               "one answer holds " + std::to_string(got.one().data.size()) + " bytes");
+               "one answer has " + std::to_string(got.one().data.size()) + " bytes");
   if (more) *more = got.one().time_ns == 1;
   Pairs out;
   for (const auto& [key, value] : pairs) out.emplace_back(key, text_of(value));
@@ -67,7 +67,7 @@ Pairs scan_all(Suite& suite, std::string_view of_space, std::string_view prefix,
     suite.expect(!next.empty() || !more, "an empty page says that more follow");
     for (const auto& pair : next) {
       suite.expect(all.empty() || all.back().first < pair.first,
-                   "a scan is not in rising order, or a page begins before the last one's end");
+                   "a scan is not in ascending order, or a page begins before the previous one's end");
       all.push_back(pair);
     }
   }
@@ -110,12 +110,12 @@ void check_kv(Suite& suite) {
     return;
   }
 
-  suite.check("what is not there is not found, and that undoes nothing", [&] {
+  suite.check("a key that does not exist is not found, and that undoes nothing", [&] {
     const Answers got = suite.run({get("none"), put("there", "1"), remove("none"), get("there")});
     suite.expect(got[0].status, Status::not_found, "get");
     suite.expect(got[1].status, Status::ok, "put");
     suite.expect(got[2].status, Status::not_found, "remove");
-    expect_text(suite, got[3], "1", "get of what the batch put");
+    expect_text(suite, got[3], "1", "get of a key that the batch put");
     expect_text(suite, suite.run({get("there")}).one(), "1", "get after the batch");
   });
 
@@ -137,7 +137,7 @@ void check_kv(Suite& suite) {
     suite.expect(page(suite, space, "empty", "", 0) == Pairs{{"empty", ""}}, "scan");
   });
 
-  suite.check("an exclusive put fails where there is a key, and leaves it", [&] {
+  suite.check("an exclusive put fails if the key exists, and does not change it", [&] {
     suite.expect(suite.status(put("only", "1", flag::exclusive)), Status::ok, "first");
     suite.expect(suite.status(put("only", "2", flag::exclusive)), Status::exists, "second");
     expect_text(suite, suite.run({get("only")}).one(), "1", "value");
@@ -145,7 +145,7 @@ void check_kv(Suite& suite) {
     expect_text(suite, got[2], "3", "after a remove in the same batch");
   });
 
-  suite.check("an exclusive put that fails undoes its batch, whatever stood before and after it", [&] {
+  suite.check("an exclusive put that fails undoes its batch, whatever comes before and after it", [&] {
     (void)suite.run({put("u-old", "old"), put("u-gone", "gone"), put("u-twice", "twice"), put("u-block", "block")});
     const std::string large = pattern(100000, 9);
     expect_undone(suite,
@@ -158,8 +158,8 @@ void check_kv(Suite& suite) {
     suite.expect(got[0].status, Status::not_found, "a key that the batch made");
     expect_text(suite, got[1], "old", "a value that it replaced");
     expect_text(suite, got[2], "gone", "a key that it removed");
-    expect_text(suite, got[3], "twice", "a key that it changed thrice");
-    expect_text(suite, got[4], "block", "the one in the way");
+    expect_text(suite, got[3], "twice", "a key that it changed three times");
+    expect_text(suite, got[4], "block", "the existing key");
     suite.expect(got[5].status, Status::not_found, "a key after it");
   });
 
@@ -177,7 +177,7 @@ void check_kv(Suite& suite) {
     suite.expect(got[1].status, Status::not_found, "the other");
   });
 
-  suite.check("a batch that was undone leaves what other batches did before", [&] {
+  suite.check("a batch that was undone does not affect earlier batches", [&] {
     for (int k = 0; k < 20; ++k) suite.expect(suite.status(put("keep" + std::to_string(k), "v")), Status::ok, "put");
     expect_undone(suite, suite.run({remove("keep0"), put("keep1", "w"), put("keep2", "w", flag::exclusive)}), 2,
                   Status::exists);
@@ -215,14 +215,14 @@ void check_kv(Suite& suite) {
     }
   });
 
-  suite.check("spaces do not mix, even where one's name begins with another's", [&] {
+  suite.check("spaces do not mix, even if one's name begins with another's", [&] {
     (void)suite.run({put("bc", "1", 0, "a"), put("c", "2", 0, "ab"), put("x", "3", 0, "abc")});
     suite.expect(scan_all(suite, "a", "", 0) == Pairs{{"bc", "1"}}, "space a");
     suite.expect(scan_all(suite, "ab", "", 0) == Pairs{{"c", "2"}}, "space ab");
     suite.expect(suite.status(get("c", "a")), Status::not_found, "a key of another space");
   });
 
-  suite.check("scan: prefix, `after` within and outside it, at most so many, keys only", [&] {
+  suite.check("scan: prefix, `after` within and outside it, the maximum number, keys only", [&] {
     std::vector<Op> ops;
     for (const char* key : {"b", "ba", "bb", "bc", "c", "a"}) ops.push_back(put(key, "v", 0, "conformance-scan"));
     (void)suite.run(ops);
@@ -256,11 +256,11 @@ void check_kv(Suite& suite) {
     std::vector<Op> ops;
     for (const auto& [key, value] : wanted) ops.push_back(put(key, value, 0, "conformance-pages"));
     (void)suite.run(ops);
-    suite.expect(scan_all(suite, "conformance-pages", "k", 0) == wanted, "the pages together are not all");
+    suite.expect(scan_all(suite, "conformance-pages", "k", 0) == wanted, "the pages together are incomplete");
     suite.expect(page(suite, "conformance-pages", "", "k106", 0).size() == 1, "the large value does not come alone");
   });
 
-  suite.check("into: cut to its size, the whole length told", [&] {
+  suite.check("into: truncated to its size, with the whole length reported", [&] {
     std::string memory(6, '#');
     Op op = get("into");
     op.into = std::as_writable_bytes(std::span(memory.data(), 4));
@@ -279,7 +279,7 @@ void check_kv(Suite& suite) {
     expect_text(suite, got[1], "small", "replaced");
   });
 
-  suite.check("a batch of 5000 random changes does what a map does", [&] {
+  suite.check("a batch of 5000 random changes has the same result as a map", [&] {
     std::map<std::string, std::string> model;
     std::uint32_t state = 12345;
     const auto draw = [&](std::uint32_t n) { return (state = state * 1664525u + 1013904223u) / (~0u / n + 1); };
@@ -384,12 +384,12 @@ void check_kv(Suite& suite) {
             other += outcomes[0].status != Status::ok && outcomes[0].status != Status::exists;
           });
         for (auto& thread : threads) thread.join();
-        suite.expect(won == 1 && other == 0, std::to_string(won) + " threads were told ok");
+        suite.expect(won == 1 && other == 0, std::to_string(won) + " threads got ok");
       }
     });
 
   if (suite.caps().durable)
-    suite.check("what was synced is there when it is opened again", [&] {
+    suite.check("synced data is present after the backend is opened again", [&] {
       const std::string large = pattern(300000, 5);
       (void)suite.run({put("kept", "v"), put("kept-large", large), put("kept-gone", "x"), put("kept-empty", "")},
                       Safety::storage);
@@ -403,7 +403,7 @@ void check_kv(Suite& suite) {
       expect_text(suite, got[1], large, "a large value");
       suite.expect(got[2].status, Status::not_found, "a removed key");
       expect_text(suite, got[3], "", "an empty value");
-      expect_text(suite, got[4], "n", "what was settled");
+      expect_text(suite, got[4], "n", "the settled key");
     });
 }
 

@@ -53,9 +53,9 @@ Result<std::vector<std::byte>> PairControl::receive(Deadline deadline) {
     }
     const bool late = deadline.passed();
     const bool there = heard();
-    if (!messages_.empty()) continue;  // its last words, too
+    if (!messages_.empty()) continue;  // its last messages are delivered first
     if (!there) return Error{"store.disconnected", "the peer is gone", "see the peer's log"};
-    if (late) return Error{"store.timed_out", "the peer said nothing in time", "is it alive?"};
+    if (late) return Error{"store.timed_out", "the peer sent nothing in time", "check that it is alive"};
     pollfd wait{fd_, POLLIN, 0};
     ::poll(&wait, 1, deadline.left_ms());
   }

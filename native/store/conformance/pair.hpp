@@ -15,7 +15,7 @@ namespace sonde::store {
 
 class PairControl final : public Control {
  public:
-  /// Takes the descriptor: one end of make_pair(), in whichever process.
+  /// Takes the descriptor: one end of make_pair(), in any process.
   explicit PairControl(int fd) : fd_(fd) {}
   ~PairControl() override;
   PairControl(const PairControl&) = delete;

@@ -29,8 +29,7 @@ Answers Suite::run(const std::vector<Op>& ops, Safety safety) {
   backend_->execute(ops, safety, answers.outcomes, *answers.arena);
   for (std::size_t k = 0; k < ops.size(); ++k)
     if (answers.outcomes[k].status == Status::pending)
-      throw Failed("operation " + std::to_string(k) + " (" + std::string(name_of(ops[k].code)) +
-                   ") was left without an outcome");
+      throw Failed("operation " + std::to_string(k) + " (" + std::string(name_of(ops[k].code)) + ") has no outcome");
   return answers;
 }
 
@@ -61,14 +60,14 @@ std::string shown(std::string_view text) {
 namespace {
 
 void check_common(Suite& suite, Role role) {
-  suite.check("says which role it serves", [&] {
-    suite.expect(suite.caps().role == role, "caps() say " + std::string(name_of(suite.caps().role)));
+  suite.check("reports the role that it serves", [&] {
+    suite.expect(suite.caps().role == role, "caps() gives " + std::string(name_of(suite.caps().role)));
   });
   suite.check("describes itself in one line", [&] {
     const std::string text = suite.backend().describe();
     suite.expect(!text.empty() && text.find('\n') == std::string::npos, shown(text));
   });
-  suite.check("a sync, a settle and a batch of nothing are no errors", [&] {
+  suite.check("a sync, a settle and an empty batch succeed", [&] {
     for (const bool all : {false, true})
       if (auto synced = suite.backend().sync(all); !synced) throw Failed(synced.error().what);
     if (auto settled = suite.backend().settle(); !settled) throw Failed(settled.error().what);
@@ -85,7 +84,7 @@ void check_common(Suite& suite, Role role) {
     op.code = role == Role::data ? Code::kv_get : Code::object_status;
     suite.expect(suite.status(op), Status::unsupported, std::string(name_of(op.code)));
   });
-  suite.check("a setting that it does not know is refused and named", [&] {
+  suite.check("an unknown setting is refused, with its name", [&] {
     suite.close();
     auto opened = suite.try_open({{"no-such-setting", "1"}});
     suite.expect(!opened, "it opened");

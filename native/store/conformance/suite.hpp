@@ -1,5 +1,5 @@
 #pragma once
-/// The frame in which checks run: a backend that can be opened again, and expectations with words. Owner-thread.
+/// The frame in which checks run: a backend that can be opened again, and expectations with descriptions. Owner-thread.
 
 #include <deque>
 #include <exception>
@@ -15,15 +15,15 @@
 
 namespace sonde::store::conformance {
 
-/// Where checks put what they make.
+/// The space in which the checks work.
 constexpr std::string_view space = "conformance";
 
-/// Ends a check that cannot go on; never leaves check_backend().
+/// Ends a check that cannot continue; never leaves check_backend().
 struct Failed : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The answers of a batch and the memory they point into.
+/// The answers of a batch and the memory that they point into.
 struct Answers {
   std::vector<Outcome> outcomes;
   std::unique_ptr<Arena> arena = std::make_unique<Arena>();
@@ -36,7 +36,7 @@ class Suite {
   Suite(Role role, const Open& open, const std::function<void(std::string_view)>& begin)
       : role_(role), open_(open), begin_(begin) {}
 
-  /// Opens, or opens again: settles and ends the one before first.
+  /// Opens the backend, or opens it again after it has settled and ended the previous one.
   void open();
   Backend& backend() { return *backend_; }
   const Caps& caps() const { return caps_; }
@@ -58,7 +58,7 @@ class Suite {
     }
   }
 
-  /// Executes and gives back the answers. Fails the check where an outcome is left pending.
+  /// Executes the operations and returns the answers. Fails the check if an outcome is left pending.
   Answers run(const std::vector<Op>& ops, Safety safety = Safety::network);
   Outcome run_one(const Op& op, Answers& keep, Safety safety = Safety::network);
   Status status(const Op& op, Safety safety = Safety::network) { return run({op}, safety).one().status; }
@@ -82,12 +82,12 @@ class Suite {
   std::vector<Check> checks_;
 };
 
-/// A text of n bytes that differs from place to place and by seed.
+/// A text of n bytes that depends on the position and the seed.
 std::string pattern(std::size_t n, unsigned seed);
-/// At most 40 bytes of a name or value, what does not print as \xNN.
+/// At most 40 bytes of a name or value, with unprintable bytes as \xNN.
 std::string shown(std::string_view text);
 
-/// The outcome of a read or get: all of `wanted`, and its length.
+/// Expects the outcome of a read or get to be all of `wanted`, with its length.
 void expect_text(Suite& suite, const Outcome& found, std::string_view wanted, const std::string& what);
 
 void check_data(Suite& suite);

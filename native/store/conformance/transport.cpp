@@ -18,7 +18,7 @@ namespace sonde::store::conformance {
 
 namespace {
 
-/// Bytes that tell a frame and a place in it from all others.
+/// A byte that depends on the frame and the position in it.
 std::byte content(std::uint64_t id, std::size_t at) {
   return static_cast<std::byte>((id * 0x9e3779b97f4a7c15u + at * 0xff51afd7ed558ccdu) >> 37);
 }
@@ -29,14 +29,14 @@ struct Made {
 };
 
 /// A frame of `data` bytes in `segments` pieces of uneven lengths, with a table of `records` answers. `alive` counts
-/// frames whose memory is still held.
+/// frames whose memory is still in use.
 Made make_frame(std::uint64_t id, std::size_t data, std::size_t segments, std::size_t records,
                 std::atomic<int>* alive) {
   struct Held {
     std::vector<std::byte> data;
     std::atomic<int>* alive;
     ~Held() {
-      // A sender that still reads this memory would send rubbish.
+      // A sender that still reads this memory would then send wrong bytes.
       std::fill(data.begin(), data.end(), std::byte{0xee});
       if (alive) --*alive;
     }
@@ -86,12 +86,12 @@ std::string same(std::uint64_t id, Bytes data) {
   return {};
 }
 
-/// Checks what comes: ids 1, 2, 3 …, contents, tables. Places what it is asked to place, when told so.
+/// Checks received frames: ids 1, 2, 3 …, contents, tables. Provides destinations if `placing` is set.
 class Listener final : public Sink {
  public:
   bool place(Link&, const wire::Header& header, Bytes, std::vector<iovec>& places) override {
     if (!placing) return false;
-    // Uneven places, each its own allocation: what a reader with many destinations has.
+    // Uneven destinations, each with its own allocation: as for a reader with many destinations.
     placed_.clear();
     for (std::size_t left = header.data_bytes, k = 0; left; ++k) {
       const std::size_t n = std::min<std::size_t>(left, 1000 + 7777 * (k % 13));
@@ -105,19 +105,18 @@ class Listener final : public Sink {
   void frame(Link& link, const wire::Header& header, Bytes table, Bytes data, bool was_placed) override {
     ++frames;
     if (header.id != next && trouble.empty())
-      trouble = "frame " + std::to_string(header.id) + " came where " + std::to_string(next) + " was due";
+      trouble = "frame " + std::to_string(header.id) + " came instead of " + std::to_string(next);
     next = header.id + 1;
-    if (table.size() != header.table_bytes && trouble.empty())
-      trouble = "a table of another length than its header says";
+    if (table.size() != header.table_bytes && trouble.empty()) trouble = "a table whose length is not its header's";
     if (was_placed) {
       ++placed_frames;
       std::vector<std::byte> whole;
       for (const auto& piece : placed_) whole.insert(whole.end(), piece.begin(), piece.end());
       if (trouble.empty()) trouble = same(header.id, whole);
-      if (!data.empty() && trouble.empty()) trouble = "a placed frame has data besides";
+      if (!data.empty() && trouble.empty()) trouble = "a placed frame has other data too";
       if (whole.size() != header.data_bytes && trouble.empty()) trouble = "a placed frame is short";
     } else {
-      if (data.size() != header.data_bytes && trouble.empty()) trouble = "data of another length than its header says";
+      if (data.size() != header.data_bytes && trouble.empty()) trouble = "data whose length is not its header's";
       if (trouble.empty()) trouble = same(header.id, data);
     }
     std::vector<wire::Answer> answers;
@@ -145,7 +144,7 @@ struct End {
   Listener& sink;
   Deadline deadline;
 
-  /// Until `done`, the deadline, or the end of the Link. What is wrong; empty: nothing.
+  /// Runs until `done`, the deadline, or the end of the Link. Returns the fault; empty: none.
   template <typename Done> std::string until(Done done, const char* what) {
     while (!done()) {
       if (!sink.trouble.empty()) return sink.trouble;
@@ -165,7 +164,7 @@ struct Both {
   const MakeTransport& make;
   const TransportPlan& plan;
 
-  /// Runs a half at each end of a new pair of Links. What went wrong; empty: nothing.
+  /// Runs a half at each end of a new pair of Links. Returns the fault; empty: none.
   std::string run(const Half& client, const Half& server) const {
     const auto [a, b] = PairControl::make_pair();
     if (a < 0) return "no socket pair";
@@ -208,13 +207,13 @@ struct Both {
 
 std::string wait_for_end(End& end) {
   if (auto wrong = end.until([&] { return end.sink.closings > 0; }, "the stream"); !wrong.empty()) return wrong;
-  if (!end.sink.failure.empty()) return "the peer ended in order, but the link says " + end.sink.failure;
+  if (!end.sink.failure.empty()) return "the peer ended in order, but the link reports " + end.sink.failure;
   if (end.sink.closings != 1) return "Sink::closed was called " + std::to_string(end.sink.closings) + " times";
-  if (end.link.open()) return "a link that ended says it is open";
+  if (end.link.open()) return "a link that has ended reports that it is open";
   return {};
 }
 
-/// `frames` arrive, then the stream ends in order.
+/// Waits until `frames` have arrived and the stream has ended in order.
 Half takes(std::size_t frames, bool placing = false) {
   return [=](End& end) -> std::string {
     end.sink.placing = placing;
@@ -228,10 +227,10 @@ std::string stop_in_time(End& end, std::size_t most) {
   return end.until([&] { return end.link.backlog() <= most; }, "the backlog");
 }
 
-/// What an owner does before it lets a Link go: nothing is promised for frames that neither the network nor the peer
-/// got.
+/// An owner must do this before it destroys a Link: nothing is guaranteed for frames that neither the network nor the
+/// peer has.
 std::string all_out(End& end) {
-  if (auto wrong = end.until([&] { return end.link.taken(); }, "what is under way"); !wrong.empty()) return wrong;
+  if (auto wrong = end.until([&] { return end.link.taken(); }, "the frames in flight"); !wrong.empty()) return wrong;
   return end.link.backlog() ? "a link whose frames are all taken has a backlog" : "";
 }
 
@@ -325,7 +324,7 @@ std::string ping_pong(const Both& both) {
   return both.run(asks, echo);
 }
 
-/// Sleeps between rounds: an end that sleeps must be woken, not only one that spins.
+/// Sleeps between rounds: a sleeping end must be woken, not only a spinning one.
 std::string after_sleep(const Both& both) {
   const Half echo = [](End& end) -> std::string {
     end.sink.on_frame = [](Link& link, const wire::Header& header) {
@@ -364,7 +363,7 @@ std::string small_pipelined(const Both& both) {
   return both.run(sends, takes(frames));
 }
 
-/// The receiver takes nothing until the sender has seen its backlog stand; then all must arrive.
+/// The receiver reads nothing until the sender's backlog stops shrinking; then everything must arrive.
 std::string held_back(const Both& both) {
   constexpr std::size_t frames = 200, bytes = 100'000;
   std::atomic<bool> seen = false;
@@ -380,7 +379,7 @@ std::string held_back(const Both& both) {
       ::nanosleep(&nap, nullptr);
     }
     seen = true;
-    if (stood == 0) return "20 MB went out while the peer took nothing";
+    if (stood == 0) return "20 MB were sent while the peer read nothing";
     return all_out(end);
   };
   return both.run(sends, [&](End& end) -> std::string {
@@ -390,14 +389,14 @@ std::string held_back(const Both& both) {
       const timespec nap{0, 1'000'000};
       ::nanosleep(&nap, nullptr);
     }
-    if (end.sink.frames) return std::to_string(end.sink.frames) + " frames came while none were to";
+    if (end.sink.frames) return std::to_string(end.sink.frames) + " frames came while the receiver was stopped";
     end.link.receive(true);
     return takes(frames)(end);
   });
 }
 
-/// The receiver looks at nothing for longer than a Link lingers at its end: the sender's owner knows when it may let
-/// go.
+/// The receiver reads nothing for longer than a Link lingers at its end: the sender's owner must know when it may
+/// destroy the Link.
 std::string slow_to_the_end(const Both& both) {
   constexpr std::size_t frames = 3;
   return both.run(
@@ -413,7 +412,7 @@ std::string slow_to_the_end(const Both& both) {
       });
 }
 
-/// receive(false) from within Sink::frame: not one more.
+/// receive(false) from within Sink::frame: no further frame may come.
 std::string stop_within(const Both& both) {
   constexpr std::size_t frames = 50;
   return both.run(
@@ -428,7 +427,7 @@ std::string stop_within(const Both& both) {
           end.link.receive(true);
           if (auto wrong = end.until([&] { return end.sink.frames >= k; }, "a frame"); !wrong.empty()) return wrong;
           end.link.progress();
-          if (end.sink.frames != k) return "receive(false) in Sink::frame was not heeded";
+          if (end.sink.frames != k) return "receive(false) in Sink::frame had no effect";
         }
         end.sink.on_frame = nullptr;
         end.link.receive(true);
@@ -449,7 +448,7 @@ std::string placed_data(const Both& both) {
   return both.run(sends, takes(std::size(sizes), true));
 }
 
-/// Memory of a frame is held until the frame is done, and not for ever.
+/// A frame's memory is in use until the frame is done, and not longer.
 std::string keep_dropped(const Both& both) {
   std::atomic<int> alive{0};
   const Half sends = [&](End& end) -> std::string {
@@ -460,11 +459,11 @@ std::string keep_dropped(const Both& both) {
     return end.until([&] { return alive == 0; }, "the frames' memory");
   };
   auto wrong = both.run(sends, takes(40));
-  if (wrong.empty() && alive != 0) wrong = std::to_string(alive) + " frames are held after the link is gone";
+  if (wrong.empty() && alive != 0) wrong = std::to_string(alive) + " frames are still in memory after the link is gone";
   return wrong;
 }
 
-/// The sender goes away as soon as the network has the last frame: all arrive, and then the end.
+/// The sender ends as soon as the network has the last frame: all frames must arrive, and then the end.
 std::string end_in_order(const Both& both) {
   return both.run(
       [](End& end) -> std::string {
@@ -475,7 +474,7 @@ std::string end_in_order(const Both& both) {
       takes(30));
 }
 
-/// Both ends go at the same time, with frames under way.
+/// Both ends stop at the same time, with frames in flight.
 std::string both_end(const Both& both) {
   std::atomic<int> alive{0};
   const Half half = [&](End& end) -> std::string {
@@ -484,14 +483,16 @@ std::string both_end(const Both& both) {
     return {};
   };
   auto wrong = both.run(half, half);
-  if (wrong.empty() && alive != 0) wrong = std::to_string(alive) + " frames are held after both links are gone";
+  if (wrong.empty() && alive != 0)
+    wrong = std::to_string(alive) + " frames are still in memory after both links are gone";
   return wrong;
 }
 
-/// What an end does whose peer is another process, which it may wait for.
+/// The task of an end whose peer is another process, for which it may wait.
 using Survivor = std::function<std::string(End&, pid_t peer, const Deadline&)>;
 
-/// The serving end in a process of its own, which kills itself at the end of `victim`; what `survivor` says of that.
+/// Runs the serving end in a separate process, which kills itself at the end of `victim`. Returns the result of
+/// `survivor`.
 std::string beside_killed_peer(const Both& both, const std::function<void(End&)>& victim, const Survivor& survivor) {
   const auto [a, b] = PairControl::make_pair();
   if (a < 0) return "no socket pair";
@@ -523,7 +524,7 @@ std::string beside_killed_peer(const Both& both, const std::function<void(End&)>
   return wrong;
 }
 
-/// A peer that is killed in the middle of a stream: told as an error within a second.
+/// A peer that is killed in the middle of a stream must be reported as an error within a second.
 std::string peer_killed(const Both& both) {
   return beside_killed_peer(
       both,
@@ -537,10 +538,10 @@ std::string peer_killed(const Both& both) {
       },
       [](End& end, pid_t peer, const Deadline& deadline) -> std::string {
         std::uint64_t id = 0;
-        // Until it is dead: it dies by its own hand after a few frames.
+        // Waits until it is dead: it kills itself after a few frames.
         int status = 0;
         while (::waitpid(peer, &status, WNOHANG) == 0) {
-          if (deadline.passed()) return "the peer did not come to its end";
+          if (deadline.passed()) return "the peer did not end";
           if (end.link.backlog() < 1u << 20) end.send(make_frame(++id, 30'000, 3, 1, nullptr));
           end.link.flush();
           end.link.progress();
@@ -549,9 +550,9 @@ std::string peer_killed(const Both& both) {
         if (auto trouble = end.until([&] { return end.sink.closings > 0; }, "the link"); !trouble.empty())
           return trouble;
         const double took = static_cast<double>(now_ns() - died) * 1e-9;
-        if (end.sink.failure.empty()) return "a killed peer looks like one that ended in order";
+        if (end.sink.failure.empty()) return "a killed peer was reported as one that ended in order";
         if (took > 1.5) return "it took " + std::to_string(took) + " s to see that the peer was killed";
-        if (end.link.open()) return "the link says it is open";
+        if (end.link.open()) return "the link reports that it is open";
         end.send(make_frame(++id, 10, 1, 1, nullptr));  // dropped, not a crash
         end.link.flush();
         if (end.link.progress() != 0) return "a frame came after the end";
@@ -559,7 +560,7 @@ std::string peer_killed(const Both& both) {
       });
 }
 
-/// The same of an idle peer: the only sign is the Control.
+/// The same for an idle peer: the Control is the only sign.
 std::string idle_peer_killed(const Both& both) {
   return beside_killed_peer(
       both,
@@ -577,11 +578,11 @@ std::string idle_peer_killed(const Both& both) {
           return trouble;
         if (auto trouble = end.until([&] { return end.sink.closings > 0; }, "the link"); !trouble.empty())
           return trouble;
-        return end.sink.failure.empty() ? "a killed peer looks like one that ended in order" : "";
+        return end.sink.failure.empty() ? "a killed peer was reported as one that ended in order" : "";
       });
 }
 
-/// A frame whose header is rubbish ends the link with an error at the receiver, and nothing else.
+/// A frame with an invalid header must end the link with an error at the receiver, with no other effect.
 std::string rubbish(const Both& both) {
   return both.run(
       [](End& end) -> std::string {
@@ -594,9 +595,9 @@ std::string rubbish(const Both& both) {
       },
       [](End& end) -> std::string {
         if (auto wrong = end.until([&] { return end.sink.closings > 0; }, "the link"); !wrong.empty()) return wrong;
-        if (end.sink.frames != 1) return std::to_string(end.sink.frames) + " frames came where 1 was sound";
+        if (end.sink.frames != 1) return std::to_string(end.sink.frames) + " frames came, but only 1 was valid";
         if (end.sink.failure.find("store.bad_frame") == std::string::npos)
-          return "the receiver says " + (end.sink.failure.empty() ? "nothing" : end.sink.failure) +
+          return "the receiver reports " + (end.sink.failure.empty() ? "nothing" : end.sink.failure) +
                  ", not store.bad_frame";
         return {};
       });

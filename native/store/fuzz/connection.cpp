@@ -1,5 +1,5 @@
-// libFuzzer: the input is a stream of bytes for a connection, as fuzz::stream_of() reads it; one that nobody has
-// welcomed where its first byte has the bit 2.
+// libFuzzer: the input is a stream of bytes for a connection, as fuzz::stream_of() reads it. If bit 2 of its first byte
+// is set, the connection has not been welcomed.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -13,6 +13,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t n) 
   if (n < 1) return 0;
   const bool welcomed = (bytes[0] & 2) == 0;
   if (fuzz::attack(*server, fuzz::stream_of({reinterpret_cast<const std::byte*>(bytes), n}), welcomed) < 0)
-    std::abort();  // the server hangs, or sends nonsense
+    std::abort();  // the server hangs, or sends an invalid frame
   return 0;
 }

@@ -1,4 +1,4 @@
-// libFuzzer: schemas, rows, selectors, updates, queries and answers of the role db. The first byte says which.
+// libFuzzer: schemas, rows, selectors, updates, queries and answers of the role db. The first byte selects the kind.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -12,11 +12,11 @@ namespace {
 using namespace sonde::store;
 using sonde::fuzz::hold;
 
-/// What decodes encodes to the same bytes: the encoding is strict, so there is one for each value.
+/// A decoded value must encode to the same bytes: the encoding is strict, so each value has only one.
 template <typename Value> void both_ways(sonde::Result<Value> decoded, Bytes bytes) {
   if (!decoded) return hold(decoded.error(), "store.bad_encoding");
   auto again = db::encode(*decoded);
-  hold(std::ranges::equal(again, bytes), "what was decoded is encoded otherwise");
+  hold(std::ranges::equal(again, bytes), "a decoded value is encoded differently");
 }
 
 void rows(Bytes bytes) {
@@ -27,7 +27,7 @@ void rows(Bytes bytes) {
   std::size_t n = 0;
   while (reader.next(row)) ++n;
   hold(bool(reader.error()) == bool(whole), "RowsReader and decode_rows() do not agree");
-  if (whole) hold(n == whole->rows.size() && reader.fields() == whole->fields, "RowsReader reads other rows");
+  if (whole) hold(n == whole->rows.size() && reader.fields() == whole->fields, "RowsReader reads different rows");
 }
 
 }  // namespace

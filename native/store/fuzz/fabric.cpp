@@ -1,7 +1,7 @@
-// libFuzzer: a peer of a Link over libfabric that has the key and means harm, on a provider that does what the input
-// says. The input is a list of steps: messages with headers and streams that are sound or not, in any order;
-// completions that come late; a provider that is full; ends. A Link has to deliver whole frames or say store.* and
-// close, whatever comes: what it reads and writes beyond its memory the sanitizer sees.
+// libFuzzer: a hostile peer of a Link over libfabric that has the key, on a provider that the input controls. The input
+// is a list of steps: messages with valid or invalid headers and streams, in any order; completions that come late; a
+// provider that is full; ends. Whatever comes, a Link must deliver whole frames, or report store.* and close. The
+// sanitizer detects accesses beyond its memory.
 #include <rdma/fi_errno.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -33,9 +33,9 @@ using sonde::fuzz::hold;
 using sonde::fuzz::Input;
 
 constexpr std::size_t header_bytes = sizeof(MessageHeader);
-constexpr std::size_t backlog_max = 4u << 20;  // this side does not send more by itself: the rest is the peer's doing
+constexpr std::size_t backlog_max = 4u << 20;  // this side does not send more by itself: more would be the peer's work
 
-/// What is on the other side of a Port: what was sent, what is to complete.
+/// The other side of a Port: sent messages, and operations that will complete.
 struct World {
   struct Posted {
     std::byte* at;
@@ -50,7 +50,7 @@ struct World {
   std::deque<ofi::Event> events;
   std::set<std::uint64_t> regions;
   std::uint64_t last_region = 0, sent = 0;
-  std::uint32_t full = 0;  ///< calls that the provider does not take now
+  std::uint32_t full = 0;  ///< calls that the provider refuses now
   std::uint32_t given = 0, released = 0, announced = 0;
   std::size_t most_receives = 0;
   bool stopped = false;
@@ -81,7 +81,7 @@ class FakePort final : public ofi::Port {
   }
 
   sonde::Result<ofi::Region> enrol(void* memory, std::size_t bytes, bool) override {
-    if (!world_.takes()) return sonde::Error{"store.fabric", "no more memory is registered", ""};
+    if (!world_.takes()) return sonde::Error{"store.fabric", "no more memory can be registered", ""};
     ofi::Region region;
     region.handle = ++world_.last_region;
     region.mr = reinterpret_cast<fid_mr*>(&world_);
@@ -103,14 +103,14 @@ class FakePort final : public ofi::Port {
   }
   ssize_t send(const iovec* pieces, void**, std::size_t n, ofi::Context* context, bool completes) override {
     if (!world_.takes()) return -FI_EAGAIN;
-    hold(n <= world_.demands.iovs, "more vectors than the provider takes");
+    hold(n <= world_.demands.iovs, "more vectors than the provider accepts");
     went(pieces, n);
     if (completes) world_.sends.push_back(context);
     return 0;
   }
   ssize_t inject(const void* memory, std::size_t bytes) override {
     if (!world_.takes()) return -FI_EAGAIN;
-    hold(bytes <= world_.demands.inject, "more is injected than the provider takes");
+    hold(bytes <= world_.demands.inject, "more bytes are injected than the provider accepts");
     const iovec piece{const_cast<void*>(memory), bytes};
     went(&piece, 1);
     return 0;
@@ -118,7 +118,7 @@ class FakePort final : public ofi::Port {
   ssize_t read(const iovec* pieces, void**, std::size_t n, std::uint64_t, std::uint64_t,
                ofi::Context* context) override {
     if (!world_.takes()) return -FI_EAGAIN;
-    hold(n == 1 && pieces->iov_len <= wire::data_bytes_max, "a remote read longer than a frame's data");
+    hold(n == 1 && pieces->iov_len <= wire::data_bytes_max, "a remote read is longer than a frame's data");
     world_.reads.push_back({static_cast<std::byte*>(pieces->iov_base), pieces->iov_len, context});
     return 0;
   }
@@ -143,7 +143,7 @@ class FakePort final : public ofi::Port {
   void settle() override {}
 
  private:
-  /// What the peer gets of this side makes sense to it.
+  /// The peer must find this side's messages valid.
   void went(const iovec* pieces, std::size_t n) {
     std::vector<std::byte> whole;
     for (std::size_t k = 0; k < n; ++k) {
@@ -153,9 +153,9 @@ class FakePort final : public ofi::Port {
     MessageHeader h;
     hold(ofi::read_header(whole, h), "a message without a header");
     hold(h.bytes == whole.size() - header_bytes && h.sequence == static_cast<std::uint32_t>(world_.sent),
-         "a message whose header is not its own");
+         "a message with a wrong header");
     hold(h.tag == ofi::tag_of(world_.own_key, h, world_.sent, Bytes(whole).subspan(header_bytes)),
-         "a message whose tag does not fit");
+         "a message with a wrong tag");
     if (h.kind == static_cast<std::uint8_t>(MessageKind::announce)) {
       const auto read = ofi::read_announcement(Bytes(whole).subspan(header_bytes));
       hold(bool(read), "an announcement that its peer refuses");
@@ -185,7 +185,7 @@ class FakeControl final : public Control {
   int ends_[2];
 };
 
-/// What a session or a client does with frames: looks at all of them, and answers some.
+/// Handles frames as a session or a client does: reads all of them, and answers some.
 class Reader final : public Sink {
  public:
   bool place(Link&, const wire::Header& h, Bytes table, std::vector<iovec>& places) override {
@@ -200,9 +200,9 @@ class Reader final : public Sink {
   }
   void frame(Link& link, const wire::Header& h, Bytes table, Bytes data, bool in_place) override {
     hold(!ended, "a frame after the end");
-    hold(table.size() == h.table_bytes, "a table of another length than its header says");
+    hold(table.size() == h.table_bytes, "a table whose length is not its header's");
     hold(in_place ? data.empty() && placed == h.data_bytes : data.size() == h.data_bytes,
-         "data of another length than its header says");
+         "data whose length is not its header's");
     look(table);
     look(in_place ? Bytes(memory.get(), h.data_bytes) : data);
     ++frames;
@@ -219,8 +219,8 @@ class Reader final : public Sink {
     link.send(std::move(out));
   }
   void closed(Link& link, const sonde::Error* error) override {
-    hold(!ended, "the end of a link is told twice");
-    hold(!link.open(), "a link is open that says it ended");
+    hold(!ended, "the end of a link is reported twice");
+    hold(!link.open(), "a link that reported its end is open");
     if (error) hold(*error, "store.");
     ended = true;
   }
@@ -236,7 +236,7 @@ class Reader final : public Sink {
   }
 };
 
-/// The peer: what it has sent so far, and what it still has of its stream.
+/// The peer: the messages that it has sent, and the rest of its stream.
 struct Peer {
   World& world;
   std::uint64_t number = 0;
@@ -250,13 +250,13 @@ struct Peer {
     h.released = world.announced;
     h.seen = static_cast<std::uint32_t>(world.sent);
     std::uint64_t at = number;
-    const auto lies = input.next<std::uint8_t>();  // mostly none
+    const auto lies = input.next<std::uint8_t>();  // usually 0
     if (lies & 1) h.kind = input.next<std::uint8_t>();
     if (lies & 2) h.bytes += input.next<std::uint32_t>();
     if (lies & 4) h.given -= input.next<std::uint8_t>();
     if (lies & 8) h.released += input.next<std::uint8_t>();
     if (lies & 16) h.seen -= input.next<std::uint8_t>();
-    if (lies & 32) at += static_cast<std::uint64_t>(input.next<std::int8_t>());  // before its turn, or once more
+    if (lies & 32) at += static_cast<std::uint64_t>(input.next<std::int8_t>());  // too early, or a second time
     if (lies & 64) h.sealed = input.next<std::uint8_t>();
     else h.sealed = static_cast<std::uint8_t>(std::min<std::size_t>(content.size() / ofi::seal_unit, 32));
     h.sequence = static_cast<std::uint32_t>(at);
@@ -270,7 +270,7 @@ struct Peer {
   }
 
   void arrives(Bytes whole) {
-    if (world.receives.empty()) return;  // the provider keeps it, or drops it: no buffer, no message
+    if (world.receives.empty()) return;  // the provider delays or drops it: no buffer, no message
     const World::Posted to = world.receives.front();
     world.receives.pop_front();
     ofi::Done done;
@@ -281,7 +281,7 @@ struct Peer {
     world.done.push_back(std::move(done));
   }
 
-  /// A frame whose header has the input's lengths and a checksum that fits, and `filled` of its bytes.
+  /// A frame whose header has the input's lengths and a correct checksum, with `filled` of its bytes.
   std::vector<std::byte> frame(Input& input, bool whole) {
     wire::Header h;
     h.kind = static_cast<wire::Kind>(1 + input.next<std::uint8_t>() % 12);
@@ -369,7 +369,7 @@ void step(Input& input, Peer& peer, ofi::OfiLink& link, FakeControl& control, bo
       break;
     }
     case 2:
-    case 3: {  // as much of the stream as a message takes, or some of it
+    case 3: {  // as much of the stream as fits into a message, or a part of it
       std::size_t n = std::min(peer.stream.size(), world.receives.empty() ? 0 : world.receives.front().bytes - 32);
       if (what % 16 == 3) n = std::min<std::size_t>(n, input.next<std::uint16_t>());
       const std::vector<std::byte> piece(peer.stream.begin(), peer.stream.begin() + static_cast<std::ptrdiff_t>(n));
@@ -381,7 +381,7 @@ void step(Input& input, Peer& peer, ofi::OfiLink& link, FakeControl& control, bo
     case 5: peer.message(input, MessageKind::credit, {}); break;
     case 6: peer.message(input, MessageKind::asleep, {}); break;
     case 7: peer.message(input, what & 16 ? MessageKind::bye : MessageKind::hello, {}); break;
-    case 8: peer.arrives(input.take(what / 16 * 4u)); break;  // no message of ours
+    case 8: peer.arrives(input.take(what / 16 * 4u)); break;  // not a message of ours
     case 9: complete(world, true, 1 + what / 16, 0); break;
     case 10: complete(world, false, 1 + what / 16, 0); break;
     case 11: complete(world, what & 16, 1, what / 16 % 4 == 3 ? FI_EIO : 0); break;
@@ -448,8 +448,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t n) 
     if (const auto ok = link.greet(sonde::Deadline::in_s(0)); !ok) hold(ok.error(), "store.");
     while (!input.empty()) {
       step(input, peer, link, control, trial);
-      if (!trial) hold(link.open() != reader.ended, "a link ends without a word");
-      hold(link.backlog() <= backlog_max, "what the peer asks for piles up");
+      if (!trial) hold(link.open() != reader.ended, "a link ends without a report");
+      hold(link.backlog() <= backlog_max, "answers to the peer pile up");
     }
     if (trial) {
       (void)link.served();
@@ -462,7 +462,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t n) 
       complete(world, true, 1000, 0);
     }
     (void)link.info();
-    // At its end a link waits for a peer, unless it has seen that there is none.
+    // At its end a link waits for a peer, unless it knows that the peer is gone.
     control.there = false;
     (void)link.arm();
     link.progress();

@@ -1,5 +1,5 @@
-// libFuzzer: records of an HDF5 file in the store, their keys, and what HDF5 has encoded in them. The first byte says
-// which.
+// libFuzzer: records of an HDF5 file in the store, their keys, and values in HDF5's encoding. The first byte selects
+// the kind.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -17,22 +17,22 @@ namespace {
 using namespace sonde::store::h5;
 using sonde::fuzz::hold;
 
-/// What decodes encodes to the same bytes; what does not is refused with words, and as damage.
+/// A decoded record must encode to the same bytes. Other records must be refused as damaged, with a message.
 template <typename Again> void both_ways(std::string_view record, Again&& again) {
   std::string written;
   try {
     written = again(record);
   } catch (const Failure& failure) {
-    hold(failure.why() == Why::io || failure.why() == Why::unsupported, "a damaged record is called something else");
-    return hold(std::string_view(failure.what()).size() > 0, "a record is refused without words");
+    hold(failure.why() == Why::io || failure.why() == Why::unsupported, "a damaged record is not reported as damaged");
+    return hold(std::string_view(failure.what()).size() > 0, "a record is refused without a message");
   }
-  hold(written == record, "what was decoded is encoded otherwise");
+  hold(written == record, "a decoded record is encoded differently");
 }
 
 std::string link(std::string_view record) {
   std::string name;
   const auto link = decode_link(record, name);
-  hold(link.kind <= Link::Kind::external && !name.empty(), "a link of no kind or name");
+  hold(link.kind <= Link::Kind::external && !name.empty(), "a link without kind or name");
   return encode(name, link);
 }
 std::string attribute(std::string_view record) {
@@ -45,23 +45,23 @@ std::string header(std::string_view record) {
   const auto o = decode_header(record);
   const auto rank = o.extent.size();
   hold(rank <= 32 && o.extent_max.size() == rank && (o.chunk.empty() || o.chunk.size() == rank),
-       "a header with axes of several numbers");
-  for (const auto n : o.chunk) hold(n > 0, "a header with chunks without extent");
+       "a header with different numbers of axes");
+  for (const auto n : o.chunk) hold(n > 0, "a header with empty chunks");
   return encode(o);
 }
 std::string place(std::string_view text) { return chunk_key(0, chunk_at(text)).substr(17); }
 
-/// A list is one of a class, and none with a byte less or more.
+/// A valid list belongs to one class, and is invalid with one byte less or more.
 void properties(std::string_view text) {
   const std::string bytes(text);
   unsigned sound = 0;
   for (const auto kind : {PropertyClass::file, PropertyClass::dataset, PropertyClass::group, PropertyClass::datatype}) {
     if (!wrong_with_properties(bytes, kind).empty()) continue;
     ++sound;
-    hold(!wrong_with_properties(bytes.substr(0, bytes.size() - 1), kind).empty(), "a list that is cut is a list");
-    hold(!wrong_with_properties(bytes + '\0', kind).empty(), "a list that goes on is a list");
+    hold(!wrong_with_properties(bytes.substr(0, bytes.size() - 1), kind).empty(), "a truncated list is accepted");
+    hold(!wrong_with_properties(bytes + '\0', kind).empty(), "a list with an extra byte is accepted");
   }
-  hold(sound <= 1, "a list is one of several classes");
+  hold(sound <= 1, "a list is accepted for several classes");
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ using Stream = std::vector<std::byte>;
 
 void append(Stream& to, Bytes bytes) { to.insert(to.end(), bytes.begin(), bytes.end()); }
 
-/// A frame from its parts; checksums fit unless asked otherwise.
+/// A frame from its parts; its checksums are correct unless requested otherwise.
 Stream frame_of(wire::Header h, Bytes table, Bytes data, bool sums_fit = true) {
   h.table_bytes = static_cast<std::uint32_t>(table.size());
   h.data_bytes = static_cast<std::uint32_t>(data.size());
@@ -34,7 +34,7 @@ Stream frame_of(wire::Header h, Bytes table, Bytes data, bool sums_fit = true) {
   return out;
 }
 
-/// After a header was changed by hand: the checksum that lets it pass.
+/// Corrects the checksum of a header that was changed, so that the frame passes.
 void mend_header(Stream& frame) {
   const std::uint32_t sum = wire::crc32c(Bytes(frame).first(60));
   std::memcpy(frame.data() + 60, &sum, sizeof sum);
@@ -86,14 +86,14 @@ Stream valid_request(std::mt19937_64& random, std::uint64_t id, std::uint16_t fl
   return frame_of(h, table.table(), data, random() % 8 != 0);
 }
 
-/// What comes back on a connection. Keeps the begin of a frame whose rest has not come yet.
+/// The frames that come back on a connection. Stores the beginning of an incomplete frame.
 struct Answers {
   int fd;
   bool ended = false;
   Stream in;
 
-  /// Reads frames until the peer ends, `n` came, or nothing came for a while. Frames read; -2: the server itself sent
-  /// nonsense.
+  /// Reads frames until the peer ends, `n` have come, or nothing came for a while. Returns the number of frames; -2:
+  /// the server itself sent an invalid frame.
   int read(int n, int patience_ms) {
     int frames = 0;
     for (;;) {
@@ -152,7 +152,7 @@ int attack(Server& server, Bytes stream, bool welcomed) {
       sent += static_cast<std::size_t>(n);
       continue;
     }
-    if (errno != EAGAIN && errno != EINTR) break;  // thrown out: as it should be
+    if (errno != EAGAIN && errno != EINTR) break;  // disconnected, as expected
     const int more = answers.read(200, 1);
     if (more == -2) {
       ::close(fd);
@@ -161,7 +161,7 @@ int attack(Server& server, Bytes stream, bool welcomed) {
     frames += more;
   }
   ::shutdown(fd, SHUT_WR);
-  // Who asks for an exabyte of a sparse object gets it, frame by frame: a few of them will do.
+  // A client that requests an exabyte of a sparse object gets it, frame by frame: a few of them are enough.
   while (!answers.ended && frames < 200 && now_s() < until) {
     const int more = answers.read(200, 100);
     if (more == -2) {
@@ -205,26 +205,26 @@ std::vector<std::byte> hostile_stream(std::mt19937_64& random, std::size_t frame
         static_cast<std::uint16_t>((random() % 8 == 0 ? wire::more : 0) | (random() % 8 == 0 ? wire::no_reply : 0));
     Stream frame =
         valid_request(random, id++, flags, random() % 16 ? 0 : static_cast<std::uint32_t>(random() % 3), batch);
-    // Most that is wrong ends the connection, and nobody looks at what follows: so that does not come too often.
+    // Most faults end the connection, and the rest of the stream is not read. So faults are rare.
     switch (random() % 64) {
       case 0:  // any bit, anywhere
         for (std::size_t n = 1 + random() % 4; n--;)
           frame[random() % frame.size()] ^= static_cast<std::byte>(1u << (random() % 8));
         break;
-      case 1:  // a header of nonsense that passes its checksum
+      case 1:  // a header of random bytes with a correct checksum
         for (std::size_t n = 1 + random() % 4; n--;) frame[4 + random() % 52] = static_cast<std::byte>(random());
         mend_header(frame);
         break;
       case 2:
       case 10:
-      case 11:  // a table of nonsense that passes
+      case 11:  // a table of random bytes with a correct checksum
         for (std::size_t n = 1 + random() % 16; n--;)
           if (frame.size() > wire::header_bytes)
             frame[wire::header_bytes + random() % (frame.size() - wire::header_bytes)] =
                 static_cast<std::byte>(random());
         mend_body(frame);
         break;
-      case 3:  // lengths that lie
+      case 3:  // wrong lengths
         for (const std::size_t at : {16, 20, 24})
           if (random() % 2) {
             const std::uint32_t n = static_cast<std::uint32_t>(random() % 3 ? random() % 200 : random());
@@ -235,7 +235,7 @@ std::vector<std::byte> hostile_stream(std::mt19937_64& random, std::size_t frame
       case 4: frame.resize(random() % frame.size()); break;
       case 5:
       case 12: append(out, frame); break;
-      case 6: {  // another kind of frame
+      case 6: {  // a different kind of frame
         wire::Header h;
         h.kind = static_cast<wire::Kind>(1 + random() % 12);
         h.id = random() % 3;

@@ -1,5 +1,5 @@
-// libFuzzer: what a store finds in its folders, as a crash, a bad disk or somebody else may have left it: the marker of
-// a folder, a token file, names of objects, a database of rows. The first byte says which.
+// libFuzzer: the contents of a store's folders, as a crash, a bad disk or another user may have left them: the marker
+// of a folder, a token file, names of objects, a database of rows. The first byte selects the kind.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,11 +29,11 @@ using namespace sonde::store;
 using sonde::fuzz::hold;
 using sonde::fuzz::Input;
 
-/// Of this process, in memory where there is room.
+/// The folder of this process, in memory if there is room.
 const std::string& folder() {
   static const std::string made = [] {
     std::string name = ::access("/dev/shm", W_OK) == 0 ? "/dev/shm/sonde-fuzz-XXXXXX" : "/tmp/sonde-fuzz-XXXXXX";
-    hold(::mkdtemp(name.data()) != nullptr, "there is no folder for files");
+    hold(::mkdtemp(name.data()) != nullptr, "the folder for files cannot be made");
     static const std::string kept = name;
     std::atexit([] {
       std::error_code ignored;
@@ -50,7 +50,7 @@ void write_file(const std::string& path, std::string_view text) {
   file.write(text.data(), static_cast<std::streamsize>(text.size()));
 }
 
-/// A folder with nothing in it but what is written now.
+/// An empty folder with only the files that are written now.
 std::string fresh(const char* name) {
   const std::string path = folder() + '/' + name;
   std::filesystem::remove_all(path);
@@ -62,16 +62,16 @@ void marker(std::string_view text) {
   const std::string path = fresh("marked");
   write_file(path + "/sonde-store", text);
   constexpr std::string_view line = "sonde-store posix 1\n";
-  // What a crash left of the first writing of a marker is finished; whatever else is there is another's.
+  // A marker that a crash left incomplete is completed; a folder with anything else belongs to another program.
   const auto opens = [&] {
     const auto opened = Folder::open(path, "posix", 1);
     if (!opened) hold(opened.error(), "store.cannot_open");
     return bool(opened);
   };
-  write_file(path + "/something", "of somebody");
-  hold(opens() == (text == line), "a folder that holds other things is taken for a store's, or a store's is not");
+  write_file(path + "/something", "of another user");
+  hold(opens() == (text == line), "a folder with other contents is accepted as a store's, or a store's is not");
   ::unlink((path + "/something").c_str());
-  hold(opens() == line.starts_with(text), "a folder of another is taken for a store's, or a store's is not");
+  hold(opens() == line.starts_with(text), "another program's folder is accepted as a store's, or a store's is not");
 }
 
 void token(std::string_view text) {
@@ -80,13 +80,13 @@ void token(std::string_view text) {
   ::chmod(path.c_str(), 0600);
   const auto read = auth::read_token(path, true);
   if (!read) return hold(read.error(), "store.bad_token");
-  hold((*read).size() >= 16 && text.starts_with(*read), "a token that is too short, or not what the file has");
+  hold((*read).size() >= 16 && text.starts_with(*read), "a token that is too short, or differs from the file");
 }
 
-/// Objects whose files nobody of ours made, in the folders where such files are looked for.
+/// Objects whose files another program made, in the folders where the backend looks for such files.
 void names(Input& input) {
   const std::string path = fresh("objects");
-  { hold(bool(open_backend(Role::data, "posix", {{"path", path}})), "a new folder is not taken"); }
+  { hold(bool(open_backend(Role::data, "posix", {{"path", path}})), "a new folder is refused"); }
   for (int k = 0; k < 8 && !input.empty(); ++k) {
     const auto at = input.next<std::uint8_t>();
     std::string name(input.text(1 + input.next<std::uint8_t>() % 64u));
@@ -101,7 +101,7 @@ void names(Input& input) {
     else write_file(below + '/' + name, "x");
   }
   auto backend = open_backend(Role::data, "posix", {{"path", path}});
-  hold(bool(backend), "a folder of ours is refused for what lies in it");
+  hold(bool(backend), "a folder of ours is refused because of its contents");
   Arena arena;
   Op op;
   op.code = Code::object_list;
@@ -122,7 +122,7 @@ void names(Input& input) {
   }
 }
 
-/// A database with a schema and rows of every type: its file, and where the schema's definition is in it.
+/// A database with a schema and rows of every type: its file, and the position of the schema's definition in it.
 struct Whole {
   std::string file;
   std::size_t definition = 0, definition_bytes = 0;
@@ -164,7 +164,7 @@ const Whole& whole() {
     const std::string path = fresh("whole");
     {
       auto backend = open_backend(Role::db, "sqlite", {{"path", path}});
-      hold(bool(backend), "a new database is not made");
+      hold(bool(backend), "a new database cannot be made");
       const Encoded& e = encoded();
       const auto ops = operations(e.schema, e.rows, e.query, e.selector);
       std::vector<Outcome> outcomes(2);

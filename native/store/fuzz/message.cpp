@@ -1,5 +1,6 @@
-// libFuzzer: what a peer of a transport over libfabric sends: headers of messages, announcements, and the texts of the
-// handshake. The first byte says which. Tags and checksums are made to fit, so that what is behind them is reached.
+// libFuzzer: data from a peer of a transport over libfabric: headers of messages, announcements, and the texts of the
+// handshake. The first byte selects the kind. Tags and checksums are made correct, so that the code after these checks
+// is reached.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -28,7 +29,8 @@ void header(Input& input) {
   const Bytes whole = input.take(1u << 20);
   ofi::MessageHeader header;
   const bool there = ofi::read_header(whole, header);
-  hold(there == (whole.size() >= sizeof header), "a header from a message that has none, or none from one that has");
+  hold(there == (whole.size() >= sizeof header),
+       "a header is read from a message without one, or not read from a message with one");
   if (!there) return;
   const Bytes content = whole.subspan(sizeof header);
   ofi::SipKey key{};
@@ -36,14 +38,15 @@ void header(Input& input) {
   const std::uint64_t number = counts.taken + (header.sequence - static_cast<std::uint32_t>(counts.taken));
   const std::uint64_t tag = ofi::tag_of(key, header, number, content);
   if (mended) header.tag = tag;
-  hold(ofi::tag_fits(key, header, counts, content) == (header.tag == tag), "a tag that fits does not, or one fits");
+  hold(ofi::tag_fits(key, header, counts, content) == (header.tag == tag),
+       "a correct tag is refused, or a wrong one accepted");
   if (const auto ok = ofi::check_header(header, content.size(), counts, "fuzz"); !ok)
     return hold(ok.error(), "store.bad_frame");
-  hold(header.bytes == content.size(), "a message that says another length than it has");
+  hold(header.bytes == content.size(), "a message whose length is not its header's");
   hold(header.sequence - static_cast<std::uint32_t>(counts.taken) < counts.buffers,
-       "a message beyond what this side has posted");
+       "a message beyond the posted receives");
   hold(counts.sent - header.given < 1u << 31 && counts.announced - header.released < 1u << 31,
-       "more is given back than was sent");
+       "more buffers are returned than were sent");
 }
 
 void announcement(Input& input) {
@@ -65,17 +68,17 @@ void announcement(Input& input) {
   const ofi::Announcement& a = *read;
   std::uint64_t bytes = 0;
   for (const ofi::Range& range : a.ranges) {
-    hold(range.bytes <= wire::data_bytes_max, "a range longer than all data of a frame");
+    hold(range.bytes <= wire::data_bytes_max, "a range is longer than all data of a frame");
     bytes += range.bytes;
   }
   hold(bytes == a.header.data_bytes && a.ranges.size() <= ofi::ranges_max && !a.ranges.empty(),
-       "ranges that are not their frame's data");
+       "ranges that do not add up to their frame's data");
   hold(a.table.size() == a.header.table_bytes && a.table.data() + a.table.size() == content.data() + content.size(),
-       "a table that is not the end of its message");
+       "a table that does not end its message");
   std::byte again[wire::header_bytes];
   wire::encode(a.header, again);
   hold(std::equal(again, again + sizeof again, a.table.data() - sizeof again),
-       "a frame's header changes on its way there and back");
+       "a frame's header changes when it is encoded and decoded");
 }
 
 void handshake(Input& input) {
@@ -91,9 +94,9 @@ void handshake(Input& input) {
     const auto bytes = ofi::from_hex(value);
     std::string small = value;
     for (char& c : small) c = c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c;
-    hold(bytes.empty() || ofi::to_hex(bytes) == small, "hexadecimal digits change on their way there and back");
+    hold(bytes.empty() || ofi::to_hex(bytes) == small, "hexadecimal digits change when they are decoded and encoded");
     const std::string region = ofi::region_of(bytes);
-    hold(region.size() <= bytes.size() && region.find('\0') == region.npos, "a region's name that is none");
+    hold(region.size() <= bytes.size() && region.find('\0') == region.npos, "an invalid name of a region");
     hold(!ofi::is_own_region(region) || region.find('/') == region.npos, "a region outside its folder");
   }
 }

@@ -1,7 +1,7 @@
-// libFuzzer: a peer of a TCP link that offers or begins TLS, which sends anything: before the handshake, within it, and
-// after it under the right keys, so that each kind of record is reached. The first byte says which side is attacked,
-// and what else it was told. A link may refuse (store.*), and close; it holds memory within bounds, and delivers
-// nothing that came without TLS where that is required.
+// libFuzzer: a peer of a TCP link that offers or begins TLS, and sends anything: before the handshake, within it, and
+// after it under the right keys, so that each kind of record is reached. The first byte selects the attacked side and
+// its settings. A link may refuse (store.*) and close. Its memory must be bounded, and it must deliver no data that
+// came without TLS if TLS is required.
 #include <openssl/bio.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
@@ -38,15 +38,15 @@ using Stream = std::vector<std::byte>;
 using Secret = std::array<unsigned char, 32>;
 
 const std::string secret = "a secret that both of them know";
-constexpr std::size_t own_max = 1u << 20;   // that the attacked side has to send, by itself
-constexpr std::size_t held_max = 8u << 20;  // with frames in part
+constexpr std::size_t own_max = 1u << 20;   // frames that the attacked side itself has to send
+constexpr std::size_t held_max = 8u << 20;  // memory for incomplete frames
 
 /// RFC 8446, section 7.1, with SHA-256 and no context. Up to 32 bytes.
 std::vector<unsigned char> expanded(const Secret& from, std::string_view label, std::size_t bytes) {
   std::vector<unsigned char> info{0, static_cast<unsigned char>(bytes), static_cast<unsigned char>(6 + label.size())};
   for (const char c : "tls13 " + std::string(label)) info.push_back(static_cast<unsigned char>(c));
   info.push_back(0);
-  info.push_back(1);  // of HKDF-Expand: its first block
+  info.push_back(1);  // for HKDF-Expand: its first block
   std::vector<unsigned char> out(EVP_MAX_MD_SIZE);
   unsigned size = 0;
   HMAC(EVP_sha256(), from.data(), from.size(), info.data(), info.size(), out.data(), &size);
@@ -54,7 +54,7 @@ std::vector<unsigned char> expanded(const Secret& from, std::string_view label, 
   return out;
 }
 
-/// A record as it is on the wire, whatever is in it: RFC 8446, section 5.1.
+/// A record on the wire, with any contents: RFC 8446, section 5.1.
 Stream record(unsigned type, Bytes content) {
   Stream out{static_cast<std::byte>(type), std::byte{3}, std::byte{3}, static_cast<std::byte>(content.size() >> 8),
              static_cast<std::byte>(content.size())};
@@ -62,7 +62,7 @@ Stream record(unsigned type, Bytes content) {
   return out;
 }
 
-/// The other side, which knows the secret: OpenSSL up to the end of the handshake, then records of its own.
+/// The other side, which knows the secret: uses OpenSSL until the end of the handshake, then makes its own records.
 class Peer {
  public:
   explicit Peer(bool server) : server_(server) {
@@ -82,7 +82,7 @@ class Peer {
   void hears(Bytes bytes) {
     if (!bytes.empty() && !SSL_is_init_finished(ssl_)) BIO_write(in_, bytes.data(), static_cast<int>(bytes.size()));
   }
-  /// What its handshake says next.
+  /// The next bytes of its handshake.
   Stream flight() {
     SSL_do_handshake(ssl_);
     Stream out(static_cast<std::size_t>(BIO_pending(out_)));
@@ -91,7 +91,7 @@ class Peer {
   }
   bool shaken() const { return SSL_is_init_finished(ssl_) && known_; }
 
-  /// A record under the keys of this connection: type and content as they come out at the other side.
+  /// A record under this connection's keys, with this type and content after decryption.
   Stream sealed(unsigned type, Bytes content) {
     if (!shaken()) return record(type, content);
     Stream plain(content.begin(), content.end());
@@ -117,7 +117,7 @@ class Peer {
     EVP_CIPHER_CTX_free(cipher);
     return out;
   }
-  /// A KeyUpdate (RFC 8446, section 4.6.3), after which this side's keys are others.
+  /// A KeyUpdate (RFC 8446, section 4.6.3). This side's keys are changed after it.
   Stream key_update(unsigned asks) {
     const unsigned char message[5] = {24, 0, 0, 1, static_cast<unsigned char>(asks)};
     Stream out = sealed(22, std::as_bytes(std::span(message)));
@@ -152,7 +152,7 @@ class Peer {
     *made = session(ssl);
     return 1;
   }
-  /// SSLKEYLOGFILE's lines: a name, the client's random number, the secret.
+  /// Parses the lines of SSLKEYLOGFILE: a name, the client's random number, the secret.
   static void learn(const SSL* ssl, const char* text) {
     auto* peer = static_cast<Peer*>(SSL_get_app_data(ssl));
     const std::string_view line = text;
@@ -185,13 +185,13 @@ class Reader final : public Sink {
   explicit Reader(bool only_tls) : only_tls_(only_tls) {}
   void frame(Link& link, const wire::Header& h, Bytes table, Bytes data, bool) override {
     hold(!ended, "a frame after the end");
-    const bool last_words = h.kind == wire::Kind::goodbye;  // of a server that cannot begin TLS
+    const bool last_words = h.kind == wire::Kind::goodbye;  // from a server that cannot begin TLS
     hold(!only_tls_ || last_words || static_cast<TcpLink&>(link).secured(), "a frame that came without TLS");
-    hold(table.size() == h.table_bytes && data.size() == h.data_bytes, "a frame of another size than its header says");
+    hold(table.size() == h.table_bytes && data.size() == h.data_bytes, "a frame whose size is not its header's");
     for (const std::byte b : data) sum += std::to_integer<unsigned>(b);
   }
   void closed(Link&, const sonde::Error* error) override {
-    hold(!ended, "the end of a link is told twice");
+    hold(!ended, "the end of a link is reported twice");
     if (error) hold(*error, "store.");
     ended = true;
   }
@@ -224,11 +224,11 @@ struct Scene {
   }
   void turn_of_link() {
     link.progress();
-    hold(link.backlog() <= own_max + (256u << 10), "what a peer does not take piles up");
-    hold(link.room_in() <= 8u << 20, "room is made for what did not come");
+    hold(link.backlog() <= own_max + (256u << 10), "data that the peer does not read piles up");
+    hold(link.room_in() <= 8u << 20, "memory is allocated for data that did not come");
     if (!deaf) hear();
   }
-  /// As far as it goes; the input may change a byte of what the peer says.
+  /// Continues the handshake as far as possible; the input may change a byte from the peer.
   void shake(Input& input) {
     const auto flights = 1 + input.next<std::uint8_t>() % 4;
     const auto damaged = input.next<std::uint8_t>();
@@ -281,7 +281,7 @@ void step(Input& input, Scene& scene) {
         scene.say(scene.peer.sealed(23, whole.subspan(at, std::min<std::size_t>(16'000, whole.size() - at))));
       break;
     }
-    case 8: {  // a frame whose header the input has, with a checksum that fits
+    case 8: {  // a frame whose header comes from the input, with a correct checksum
       wire::Header h;
       h.kind = static_cast<wire::Kind>(1 + input.next<std::uint8_t>() % 12);
       h.data_bytes = input.next<std::uint32_t>() % (wire::data_bytes_max + 1);
@@ -328,8 +328,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t n) 
     for (int steps = 0; steps < 200 && !input.empty() && link.open(); ++steps) step(input, scene);
     int turns = 0;
     for (scene.turn_of_link(); link.undelivered() && turns < 100'000; ++turns) scene.turn_of_link();
-    hold(turns < 100'000, "a link has something to read without end, and nobody sends");
-    hold(__sanitizer_get_current_allocated_bytes() < before + held_max, "a peer has this side hold much memory");
+    hold(turns < 100'000, "a link endlessly has data to read, although the peer sends nothing");
+    hold(__sanitizer_get_current_allocated_bytes() < before + held_max, "a peer makes this side use much memory");
     (void)link.info();
   }
   ::close(ends[0]);

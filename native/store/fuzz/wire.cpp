@@ -1,5 +1,5 @@
-// libFuzzer: one frame, its header and its table, as client and server read them; checksums are made to fit. The first
-// byte says which of the two reads, or that the rest is the text of a hello.
+// libFuzzer: one frame, its header and its table, as client and server read them; checksums are made correct. The first
+// byte selects the reader, or that the rest is the text of a hello.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -35,22 +35,22 @@ void frame(Bytes bytes, bool answers) {
        "a header over its limits");
   std::byte again[wire::header_bytes];
   wire::encode(header, again);
-  hold(std::memcmp(head, again, sizeof head) == 0, "a header changes on its way there and back");
+  hold(std::memcmp(head, again, sizeof head) == 0, "a header changes when it is encoded and decoded");
 
-  // As much of a table as there is: nobody looks at one before all of it has come.
+  // Uses as much of a table as there is: a table is only read when all of it has come.
   const Bytes table = bytes.subspan(sizeof head);
   header.table_bytes = static_cast<std::uint32_t>(std::min<std::size_t>(table.size(), wire::table_bytes_max));
   if (answers) {
     std::vector<wire::Answer> out;
     if (const auto read = wire::read_answers(header, table.first(header.table_bytes), out); !read)
       return hold(read.error(), "store.bad_frame");
-    hold(out.size() <= table.size() / wire::record_bytes, "more answers than bytes for them");
+    hold(out.size() <= table.size() / wire::record_bytes, "more answers than the table has bytes for");
     return;
   }
   std::vector<wire::Record> out;
   if (const auto read = wire::read_table(header, table.first(header.table_bytes), out); !read)
     return hold(read.error(), "store.bad_frame");
-  hold(out.size() <= table.size() / wire::record_bytes, "more records than bytes for them");
+  hold(out.size() <= table.size() / wire::record_bytes, "more records than the table has bytes for");
   std::uint64_t data_bytes = 0;
   for (const auto& record : out) {
     data_bytes += record.data_bytes;

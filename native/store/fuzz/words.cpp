@@ -1,4 +1,4 @@
-// libFuzzer: addresses, backends, distributions and options of a link, as words. The first byte says which.
+// libFuzzer: addresses, backends, distributions and options of a link, as text. The first byte selects the kind.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -19,14 +19,14 @@ void address(std::string_view text) {
   if (!parsed) return hold(parsed.error(), "store.");
   auto again = parse_address(parsed->text());
   hold(again && again->host == parsed->host && again->port == parsed->port,
-       "an address changes on its way there and back");
+       "an address changes when it is parsed and written");
 }
 
 void distribution(std::string_view text) {
   auto parsed = Distribution::parse(text);
-  if (!parsed) return hold(parsed.error(), "");  // that of a size has a code of its own
+  if (!parsed) return hold(parsed.error(), "");  // the error of a size has its own code
   auto again = Distribution::parse(parsed->text());
-  hold(again && again->text() == parsed->text(), "a distribution changes on its way there and back");
+  hold(again && again->text() == parsed->text(), "a distribution changes when it is parsed and written");
 }
 
 void link(std::string_view text) {

@@ -23,12 +23,12 @@ std::uint64_t elements(const Attribute& attribute) {
                                                       : static_cast<std::uint64_t>(H5Sget_simple_extent_npoints(space));
 }
 
-// What is stored of an attribute's value has as many bytes as its type and dataspace take.
+// The stored value of an attribute must have the size that its type and dataspace give.
 void check_value(const Attribute& attribute, const ElementLayout& layout, std::uint64_t n) {
   const auto bytes = attribute.data.size();
   if (bytes % layout.stored_bytes() != 0 || bytes / layout.stored_bytes() != n) {
-    fail(Why::io, "an attribute in the store is damaged: its value has " + std::to_string(bytes) + " B where " +
-                      std::to_string(n) + " elements of " + std::to_string(layout.stored_bytes()) + " B are due");
+    fail(Why::io, "an attribute in the store is damaged: its value has " + std::to_string(bytes) + " B instead of " +
+                      std::to_string(n) + " elements of " + std::to_string(layout.stored_bytes()) + " B");
   }
 }
 
@@ -49,7 +49,7 @@ std::shared_ptr<Attribute> need_attribute(const Place& place, std::string_view n
   return found;
 }
 
-// Its name may have changed since it was opened, and it may be gone: then only the handle still has it.
+// The attribute may have been renamed since it was opened, or removed: then only the handle still has it.
 std::optional<std::string> present_name(const Handle& self) {
   for (const auto& [name, attribute] : self.container().attributes(*self.object)) {
     if (attribute == self.attribute) {
@@ -63,12 +63,12 @@ std::string name_at(const Place& place, H5_index_t index, H5_iter_order_t order,
   const auto names = ordered_attributes(place.container(), *place.object, index, order);
   if (n >= names.size()) {
     fail(Why::not_found,
-         "attribute " + std::to_string(n) + " is asked for; the object has " + std::to_string(names.size()));
+         "attribute " + std::to_string(n) + " is requested; the object has " + std::to_string(names.size()));
   }
   return names[n];
 }
 
-// The object that a location names; by index it is the attribute that is counted, not a link.
+// The object at a location. An index counts attributes, not links.
 Place owner(void* object, const H5VL_loc_params_t* at) {
   return at->type == H5VL_OBJECT_BY_IDX ? walk(place_of(object), at->loc_data.loc_by_idx.name) : locate(object, at);
 }
@@ -130,7 +130,7 @@ herr_t read(void* opened, hid_t memory_type, void* into, hid_t transfer, void**)
     check_value(attribute, layout, n);
     const auto target_size = H5Tget_size(memory_type);
     if (attribute.unwritten) {
-      std::memset(into, 0, n * target_size);  // as HDF5 does, whatever type is asked for
+      std::memset(into, 0, n * target_size);  // as HDF5 does, for every type
       return;
     }
     const bool same = H5Tequal(memory_type, type) > 0;
@@ -150,7 +150,7 @@ herr_t read(void* opened, hid_t memory_type, void* into, hid_t transfer, void**)
     }
     std::memcpy(into, memory.data(), n * target_size);
     if (same) {
-      unpack.release();  // it is the caller's now
+      unpack.release();  // the caller owns it now
     }
   });
 }
@@ -181,7 +181,7 @@ herr_t write(void* opened, hid_t memory_type, const void* from, hid_t transfer, 
                      transfer) < 0) {
         fail(Why::type, "HDF5 cannot convert the data to the attribute's type");
       }
-      unpack.release();  // it is in the converted elements now
+      unpack.release();  // it is part of the converted elements now
       source = converted.data();
     }
     std::string data(n * layout.stored_bytes(), '\0'), heap;
@@ -250,7 +250,7 @@ herr_t get(void* object, H5VL_attr_get_args_t* args, hid_t, void**) {
         return;
       }
     }
-    fail(Why::unsupported, "a question about attributes that this connector does not know");
+    fail(Why::unsupported, "a query about attributes that this connector does not know");
   });
 }
 
@@ -279,7 +279,7 @@ herr_t specific(void* object, const H5VL_loc_params_t* at, H5VL_attr_specific_ar
         const auto names = ordered_attributes(container, *place.object, index, ask.order);
         const hsize_t first = ask.idx ? *ask.idx : 0;
         if (first > 0 && first >= names.size()) {
-          fail(Why::invalid, "the first attribute to visit lies behind the last of the object");
+          fail(Why::invalid, "the first attribute to visit is beyond the object's last attribute");
         }
         herr_t answer = 0;
         for (hsize_t k = first; k < names.size() && answer == 0; ++k) {

@@ -1,5 +1,5 @@
 #pragma once
-/// The functions that HDF5 calls, by its tables; and the border at which failures become entries of HDF5's error stack.
+/// The functions that HDF5 calls through its tables, and the place where failures become entries of HDF5's error stack.
 
 #include <exception>
 #include <new>
@@ -16,13 +16,13 @@ extern const H5VL_group_class_t group_calls;
 extern const H5VL_link_class_t link_calls;
 extern const H5VL_object_class_t object_calls;
 
-/// Pushes one entry; `major` is HDF5's name of the kind of thing that failed.
+/// Pushes one entry; `major` is HDF5's identifier for the kind of object that failed.
 void push_error(const char* function, hid_t major, Why why, const char* text);
 
-/// How deep in calls from HDF5 this thread is: an operation may make HDF5 call again.
+/// The depth of nested calls from HDF5 on this thread: an operation may cause HDF5 to call again.
 inline thread_local int call_depth = 0;
 
-/// Runs a call; what it throws goes on the error stack, and `bad` to HDF5.
+/// Runs a call. An exception becomes an entry of the error stack, and the call returns `bad` to HDF5.
 template <typename R, typename F> R guarded(const char* function, hid_t major, R bad, F&& call) noexcept {
   R result = bad;
   ++call_depth;

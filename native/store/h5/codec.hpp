@@ -1,5 +1,5 @@
 #pragma once
-/// How records in the key-value store are written: little-endian numbers, and strings with their length before them.
+/// The encoding of records in the key-value store: little-endian numbers, and strings with their length in front.
 
 #include <cstdint>
 #include <cstring>
@@ -35,7 +35,7 @@ class RecordWriter {
 
 class RecordReader {
  public:
-  /// `what` names the record in the error that a record cut short gives.
+  /// `what` names the record in error messages.
   RecordReader(std::string_view in, std::string_view what) : in_(in), what_(what) {}
 
   template <typename T>
@@ -49,22 +49,22 @@ class RecordReader {
     return static_cast<T>(value);
   }
   std::string text() { return std::string(need(number<std::uint32_t>())); }
-  /// Nothing may follow.
+  /// Refuses a record that has bytes left.
   void finish() const {
     if (!in_.empty()) {
-      refuse("goes on behind its end");
+      refuse("continues beyond its end");
     }
   }
   /// `why` follows "the record of … in the store".
   [[noreturn]] void refuse(const std::string& why) const {
     fail(Why::io,
-         "the record of " + std::string(what_) + " in the store " + why + ": it is damaged, or of a later Sonde");
+         "the record of " + std::string(what_) + " in the store " + why + ": it is damaged, or from a later Sonde");
   }
 
  private:
   std::string_view need(std::size_t n) {
     if (n > in_.size()) {
-      refuse("is cut short");
+      refuse("is truncated");
     }
     const std::string_view out = in_.substr(0, n);
     in_.remove_prefix(n);

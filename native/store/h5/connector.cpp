@@ -54,7 +54,7 @@ double seconds(const std::string& name, const std::string& value) {
   char* end = nullptr;
   const double s = std::strtod(value.c_str(), &end);
   if (value.empty() || *end || !(s >= 0)) {
-    fail(Why::invalid, "HDF5_VOL_CONNECTOR: " + name + "=" + value + " is no time in seconds");
+    fail(Why::invalid, "HDF5_VOL_CONNECTOR: " + name + "=" + value + " is not a time in seconds");
   }
   return s;
 }
@@ -62,7 +62,7 @@ double seconds(const std::string& name, const std::string& value) {
 std::uint64_t byte_count(const std::string& name, const std::string& value) {
   const auto parsed = parse_size(value);
   if (!parsed || *parsed == 0) {
-    fail(Why::invalid, "HDF5_VOL_CONNECTOR: " + name + "=" + value + " is no number of bytes; hint: 1MiB, 65536");
+    fail(Why::invalid, "HDF5_VOL_CONNECTOR: " + name + "=" + value + " is not a number of bytes; hint: 1MiB, 65536");
   }
   return *parsed;
 }
@@ -71,7 +71,7 @@ unsigned connection_count(const std::string& value) {
   unsigned n = 0;
   const auto [end, why] = std::from_chars(value.data(), value.data() + value.size(), n);
   if (why != std::errc{} || end != value.data() + value.size() || n < 1 || n > 1024) {
-    fail(Why::invalid, "HDF5_VOL_CONNECTOR: connections=" + value + " is no number from 1 to 1024");
+    fail(Why::invalid, "HDF5_VOL_CONNECTOR: connections=" + value + " is not a number from 1 to 1024");
   }
   return n;
 }
@@ -86,7 +86,7 @@ void add_servers(Config& config, std::string_view list) {
   }
 }
 
-// make: a file is about to be made, and with it a store that is not there yet; reading leaves nothing behind.
+// make: creates a missing store, because a file will be created; reading creates nothing.
 void add_embedded(Config& config, const std::string& path, bool make) {
   const bool memory = path == "memory";
   const auto part_there = [&](const char* part) {
@@ -95,7 +95,7 @@ void add_embedded(Config& config, const std::string& path, bool make) {
   if (!memory && !make && !(part_there("keys") && part_there("objects"))) {
     fail(Why::not_found,
          "HDF5_VOL_CONNECTOR: embedded=" + path +
-             ": this folder holds no store with HDF5 files "
+             ": this folder has no store with HDF5 files "
              "(errno = 2, error message = 'No such file or directory'); hint: correct the path, or write a file first");
   }
   if (!memory && make && mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
@@ -104,7 +104,7 @@ void add_embedded(Config& config, const std::string& path, bool make) {
                       ": cannot make this folder: " + std::generic_category().message(why) +
                       (why == ENOENT ? "; hint: make the folder above it first" : "; hint: choose another path"));
   }
-  // The folders of `sonde store --embedded` and `sonde store serve --path`, which so see the same files.
+  // The same folders as `sonde store --embedded` and `sonde store serve --path`, so they see the same files.
   for (const auto& [role, text] :
        {std::pair{Role::kv, memory ? std::string("memory") : "lmdb,path=" + path + "/keys"},
         std::pair{Role::data, memory ? std::string("memory") : "posix,path=" + path + "/objects"}}) {
@@ -159,7 +159,7 @@ std::shared_ptr<Service> open_service(std::string_view settings, bool make) {
     } else if (name == "flush" && (value == "network" || value == "storage")) {
       flush_durably = value == "storage";
     } else if (name == "provider") {
-      // Of libfabric: "tcp;ofi_rxm" has a ';' of its own.
+      // The libfabric provider: "tcp;ofi_rxm" contains a ';'.
       std::string provider = value;
       std::replace(provider.begin(), provider.end(), '+', ';');
       config.link.provider = provider;
@@ -170,7 +170,7 @@ std::shared_ptr<Service> open_service(std::string_view settings, bool make) {
       chunk_cache = byte_count(name, value);
     } else {
       fail(Why::invalid, "HDF5_VOL_CONNECTOR: '" + std::string(item) +
-                             "' is no setting of the sonde connector; those are servers=H:P,… "
+                             "' is not a setting of the sonde connector; the settings are servers=H:P,… "
                              "embedded=PATH transport= auth= token= timeout= connect_timeout= checksum=yes|no stripe= "
                              "chunk_cache= flush=network|storage "
                              "connections=N " +
@@ -181,7 +181,7 @@ std::shared_ptr<Service> open_service(std::string_view settings, bool make) {
     const char* const servers = std::getenv("SONDE_STORE_SERVERS");
     if (!servers || !*servers) {
       fail(Why::invalid,
-           "the sonde connector is told no server; hint: HDF5_VOL_CONNECTOR=\"sonde servers=127.0.0.1:5440\", or set "
+           "the sonde connector has no server; hint: HDF5_VOL_CONNECTOR=\"sonde servers=127.0.0.1:5440\", or set "
            "SONDE_STORE_SERVERS; `sonde store serve` starts one");
     }
     add_servers(config, servers);
@@ -210,7 +210,7 @@ std::shared_ptr<Service> open_service(std::string_view settings, bool make) {
 void close_services() {
   for (auto& [label, service] : services()) {
     if (!service->ours()) {
-      new std::shared_ptr<Service>(service);  // never to be closed here: its sockets are the parent's too
+      new std::shared_ptr<Service>(service);  // never closed here: its sockets also belong to the parent
     }
   }
   services().clear();
@@ -265,7 +265,7 @@ herr_t text_to_info(const char* text, void** info) {
   return 0;
 }
 
-// See FileState: what HDF5 takes for the objects beneath.
+// See FileState: the objects that HDF5 takes for those below.
 void* native_object(const void* object) {
   if (wants_raw || find_file(object)) {
     return const_cast<void*>(object);
@@ -384,7 +384,7 @@ const void* raw_object(hid_t id) {
 
 }  // namespace sonde::store::h5
 
-/// What the plug-in (plugin.cpp) takes from here.
+/// The entry point for the plug-in (plugin.cpp).
 extern "C" __attribute__((visibility("default"))) const void* sonde_h5_connector() {
   return &sonde::store::h5::connector;
 }

@@ -17,12 +17,12 @@ namespace sonde::store::h5 {
 namespace {
 
 constexpr std::string_view directory = "h5.files";
-constexpr std::size_t wave_bytes = 4u << 20;  // what is gathered before it is sent; two waves at most are in memory
+constexpr std::size_t wave_bytes = 4u << 20;  // bytes gathered before a batch is sent; at most two waves are in memory
 constexpr std::size_t wave_ops = 4096;
 constexpr std::size_t pooled_bytes_max = 64u << 10;
-constexpr std::size_t copied_bytes_max = 256u << 10;  // larger writes go from the caller's memory
+constexpr std::size_t copied_bytes_max = 256u << 10;  // larger writes are sent from the caller's memory
 constexpr std::size_t batch_bytes = 32u << 20;
-constexpr std::size_t listed_bytes_max = std::size_t{1} << 30;  // of one object's links, attributes or chunks
+constexpr std::size_t listed_bytes_max = std::size_t{1} << 30;  // for one object's links, attributes or chunks
 
 ObjectPtr read_object(ObjectId id, std::string_view record) {
   auto object = std::make_shared<Object>();
@@ -31,15 +31,17 @@ ObjectPtr read_object(ObjectId id, std::string_view record) {
   return object;
 }
 
-// A record names what it is of; under another's key it would be found as that.
+// A record names the object, link or attribute that it describes. Under another key it would be found as something
+// else.
 void need_key(std::string_view key, char kind, ObjectId id, std::string_view name) {
   if (key != named_key(kind, id, name)) {
     fail(Why::io, std::string("the record of ") + (kind == 'l' ? "a link" : "an attribute") +
-                      " in the store lies under the key of another: it is damaged");
+                      " in the store has the key of another record: it is damaged");
   }
 }
 
-// A chunk behind the extent is one that another process has written since; one that no extent reaches is damage.
+// A chunk outside the extent may come from another process that has written since. A chunk that no extent can reach is
+// damage.
 void need_place(const Object& dataset, const ChunkAt& at) {
   bool right = at.size() == dataset.chunk.size();
   for (std::size_t d = 0; right && d < at.size(); ++d) {
@@ -67,11 +69,11 @@ std::uint64_t new_number() {
   return number;
 }
 
-// HDF5 reads the class of an error from errno in its text; so does h5py.
+// HDF5 and h5py read the class of an error from the errno in its text.
 [[noreturn]] void no_such_file(const std::string& name) {
   fail(Why::not_found, "the store has no HDF5 file '" + name +
                            "' (errno = 2, error message = 'No such file or directory'); "
-                           "hint: files on disk are not looked at while HDF5_VOL_CONNECTOR names the store");
+                           "hint: no file on disk is read while HDF5_VOL_CONNECTOR names the store");
 }
 
 void run(Batch& batch, const std::string& doing) {
@@ -122,9 +124,9 @@ std::optional<std::string> look_up(Service& service, const std::string& name) {
   return std::string(text_of(batch[0].data));
 }
 
-// All keys and objects of a file that no name leads to any more.
+// Removes all keys and objects of a file that no name refers to any more.
 void remove_contents(Service& service, const std::string& space) {
-  const auto doing = "removing what the file in " + space + " held";
+  const auto doing = "removing the contents of the file in " + space;
   for (const bool objects : {false, true}) {
     const int servers = objects ? static_cast<int>(service.client.servers(Role::data)) : 1;
     std::vector<std::string> names;
@@ -171,16 +173,16 @@ std::string absolute_name(const std::string& name) {
   return path;
 }
 
-/// What is sent together, and the memory it is sent from.
+/// A batch of operations, and the memory that it is sent from.
 struct Container::Wave {
   Wave(Batch empty) : batch(std::move(empty)) {}
   Batch batch;
-  std::string run_name;  // what is being gathered of one object, at one place
+  std::string run_name;  // the object and place whose data is being gathered
   std::uint64_t run_at = 0;
   std::vector<std::byte> run;
   std::deque<std::vector<std::byte>> runs;
   std::vector<std::string> values;       // of kv
-  std::unordered_set<ObjectId> objects;  // whose data is in it
+  std::unordered_set<ObjectId> objects;  // objects whose data is in this wave
   std::size_t data_bytes = 0;
   bool started = false;
 };
@@ -189,8 +191,8 @@ Container::Container(std::shared_ptr<Service> service, std::string name, std::st
     : service_(std::move(service)), name_(std::move(name)), space_(std::move(space)) {}
 
 Container::~Container() {
-  // Its owner has flushed it, or been told why that failed. What the network still holds of our memory must be given up
-  // first.
+  // The owner has flushed the file, or got the error of that flush. The network may still use our memory: its
+  // operations end first.
   if (!service_->ours()) {
     std::ignore = flying_.release();
     std::ignore = filling_.release();
@@ -203,13 +205,13 @@ Container::~Container() {
 std::shared_ptr<Container> Container::create(const std::shared_ptr<Service>& service, const std::string& name,
                                              Create how, std::string properties, const Object& root) {
   if (find_open(*service, name)) {
-    fail(Why::in_use, "'" + name + "' is open in this process, so it cannot be made anew; hint: close it first");
+    fail(Why::in_use, "'" + name + "' is open in this process, so it cannot be replaced; hint: close it first");
   }
   const auto before = look_up(*service, name);
   if (before && how == Create::exclusive) {
-    fail(Why::exists, "the store has a file '" + name +
-                          "' already (errno = 17, error message = 'File exists'); "
-                          "hint: open it with r+, or write it anew with w");
+    fail(Why::exists, "the store already has a file '" + name +
+                          "' (errno = 17, error message = 'File exists'); "
+                          "hint: open it with r+, or replace it with w");
   }
   const auto number = new_number();
   const auto space = "h5." + hex(number);
@@ -230,7 +232,8 @@ std::shared_ptr<Container> Container::create(const std::shared_ptr<Service>& ser
   if (service->client.config().servers.size() > 1) {
     batch.put(space, order_key(), bytes_of(order));
   }
-  // Last, and exclusively where that was asked for: of two processes that create the same file, one wins.
+  // The name is written last, and exclusively if the caller asks for that: if two processes create the same file, one
+  // wins.
   const auto entry =
       batch.put(directory, name, bytes_of(space), how == Create::exclusive ? flag::exclusive : std::uint8_t{0});
   run(batch, "creating '" + name + "'");
@@ -278,8 +281,8 @@ std::shared_ptr<Container> Container::open(const std::shared_ptr<Service>& servi
   }
   if (batch[0].status == Status::not_found) {
     fail(Why::io, "'" + name +
-                      "' is not whole: its first record is missing; hint: do the servers have the same order as when "
-                      "it was written?");
+                      "' is incomplete: its first record is missing; hint: name the servers in the same order as when "
+                      "it was written");
   }
   std::shared_ptr<Container> opened(new Container(service, name, *space));
   const auto file = decode_file(text_of(batch[0].data), name);
@@ -291,9 +294,9 @@ std::shared_ptr<Container> Container::open(const std::shared_ptr<Service>& servi
   opened->writable_ = writable;
   const auto servers = std::max<std::size_t>(1, service->client.servers(Role::data));
   if (opened->stripes_ != servers) {
-    fail(Why::invalid, "'" + name + "' is striped over " + std::to_string(opened->stripes_) + " data servers, and " +
+    fail(Why::invalid, "'" + name + "' is striped over " + std::to_string(opened->stripes_) + " data servers, but " +
                            std::to_string(servers) +
-                           " are named; hint: name all of them, in the order they had when it was written");
+                           " are named; hint: name all of them, in the same order as when it was written");
   }
   open_files()[{service->label, name}] = opened;
   return opened;
@@ -332,8 +335,8 @@ void Container::check_health() const {
   }
 }
 
-// `sonde store rm`, or another process that made it anew, has taken the name meanwhile: whatever was written since then
-// would lie where nobody finds it, and be told as stored.
+// `sonde store rm`, or another process that replaced the file, has taken the name meanwhile. Data written since then
+// would lie where nobody finds it, although it was reported as stored.
 void Container::check_named() {
   auto batch = service_->client.batch();
   batch.get(directory, name_);
@@ -343,9 +346,9 @@ void Container::check_named() {
     return;
   }
   broken_ = "'" + name_ +
-            "' was removed from the store, or made anew, by another program while it was open here; what was written "
-            "to it is gone; "
-            "hint: write it again when nobody else removes it";
+            "' was removed from the store, or replaced, by another program while it was open here; the data written "
+            "to it is lost; "
+            "hint: write it again when no other program removes it";
   remove_contents(*service_, space_);
   check_health();
 }
@@ -365,8 +368,8 @@ std::string Container::encode_file() const {
 void Container::put(std::string key, std::string value) {
   check_health();
   if (value.size() > limit::value_bytes) {
-    fail(Why::invalid, "a value of " + std::to_string(value.size()) + " bytes; an attribute takes at most " +
-                           std::to_string(limit::value_bytes >> 20) + " MiB in the store; hint: make it a dataset");
+    fail(Why::invalid, "a value of " + std::to_string(value.size()) + " bytes; the store takes at most " +
+                           std::to_string(limit::value_bytes >> 20) + " MiB for an attribute; hint: make it a dataset");
   }
   put_bytes_ += key.size() + value.size();
   puts_[std::move(key)] = std::move(value);
@@ -445,14 +448,14 @@ void Container::settle() {
   if (auto done = wave->batch.wait(); !done) {
     broken_ = "writing '" + name_ + "': " + done.error().what + " [" + done.error().code + "]" +
               (done.error().hint.empty() ? "" : "; hint: " + done.error().hint) +
-              "; what was written since the last flush may be lost";
+              "; data written since the last flush may be lost";
     check_health();
   }
   for (std::size_t k = 0; wave->batch.failed() && k < wave->batch.size(); ++k) {
     const auto status = wave->batch[k].status;
     if (status != Status::ok && status != Status::not_found && status != Status::aborted && status != Status::pending) {
       broken_ = "writing '" + name_ + "': " + wave->batch.why(k) + " [store." + std::string(name_of(status)) +
-                "]; what was written since the last flush may be lost";
+                "]; data written since the last flush may be lost";
       check_health();
     }
   }
@@ -469,9 +472,9 @@ void Container::flush(bool durably) {
   if (writable_) {
     check_named();
   }
-  // Without a server it is this process that keeps what is not yet on disk from others.
+  // Without a server, data that is not yet on disk is visible in this process only.
   if (writable_ && ((durably && service_->flush_durably) || !service_->client.config().embedded.empty())) {
-    // The memory backend has no stable storage; there flush means that the server has it.
+    // The memory backend has no stable storage. There a flush only means that the server has the data.
     if (auto done = service_->client.sync(); !done && done.error().code != "store.unsupported") {
       fail(done.error(), "flushing '" + name_ + "'");
     }
@@ -514,8 +517,9 @@ void Container::scan(const std::string& prefix, const std::string& doing,
     fail(done.error(), doing + " of '" + name_ + "'");
   }
   if (bytes > listed_bytes_max) {
-    fail(Why::unsupported, doing + " of '" + name_ + "': its records have more than " +
-                               std::to_string(listed_bytes_max >> 20) + " MiB, and no more are taken into memory");
+    fail(Why::unsupported, doing + " of '" + name_ + "': its records take more than " +
+                               std::to_string(listed_bytes_max >> 20) +
+                               " MiB, which is the limit for records in memory");
   }
 }
 
@@ -536,7 +540,8 @@ ObjectPtr Container::make(Kind kind) {
   check_writable();
   check_health();
   if (!session_begun_) {
-    // Ids of a session that was cut short must not come again: the session's number is stored before the first of them.
+    // The ids of an interrupted session must not be used again, so the session's number is stored before the first of
+    // them.
     ++session_;
     const auto record = encode_file();
     drain();
@@ -566,7 +571,7 @@ void Container::release(const ObjectPtr& object) {
   if (--object->handles > 0) {
     return;
   }
-  // Removed while it was open, or anonymous and never linked.
+  // The object was removed while it was open, or it is anonymous and was never linked.
   const bool goes = object->links_to == 0 && writable_ && object->id != root_id;
   if (object->state) {
     const auto state = std::move(object->state);
@@ -650,7 +655,7 @@ void Container::refresh(Object& object) {
 }
 
 std::uint64_t Container::heap_end(Object& dataset) {
-  // Of a file that is open for writing here nobody else writes, and the header here is the newest.
+  // Only this process writes to a file that is open for writing here, so the header here is the newest.
   if (!writable_) {
     if (const auto record = fetch(header_key(dataset.id))) {
       dataset.heap_end = std::max(dataset.heap_end, decode_header(*record).heap_end);
@@ -668,7 +673,7 @@ const Link* Container::find_link(Object& group, std::string_view name) {
   if (group.links_loaded || group.link_count == 0) {
     return nullptr;
   }
-  // The first few are asked for one by one; who asks for more is given all.
+  // The first few links are fetched one by one. A caller that asks for more gets all of them.
   if (group.link_misses++ < 2) {
     const auto key = named_key('l', group.id, name);
     const auto record = fetch(key);
@@ -686,7 +691,8 @@ const Link* Container::find_link(Object& group, std::string_view name) {
   return at == group.links.end() ? nullptr : &at->second;
 }
 
-// The headers of what comes next in the group, in one message: whoever opens two neighbours mostly opens more.
+// Fetches the headers of the next objects in the group with one message: a program that opens two neighbours usually
+// opens more.
 void Container::prefetch(const Object& group, std::string_view from) {
   constexpr std::size_t at_once = 256;
   std::vector<ObjectId> ids;
@@ -762,7 +768,7 @@ void Container::remove_link(Object& group, std::string_view name) {
   }
   group.by_order.clear();
   if (--group.link_count == 0) {
-    group.next_link_order = 0;  // as HDF5 has it: a group that is empty counts anew
+    group.next_link_order = 0;  // as in HDF5: an empty group starts to count at 0 again
   }
   changed(group);
 }
@@ -874,7 +880,7 @@ void Container::each_stripe(std::uint64_t offset, std::uint64_t length,
     each(-1, offset, 0, length);
     return;
   }
-  // Stripe s lies on server s modulo their number, there one behind the other.
+  // Stripe s is on server s modulo the number of servers; the stripes of a server lie one behind the other.
   for (std::uint64_t done = 0; done < length;) {
     const auto stripe = (offset + done) / stripe_bytes_;
     const auto within = (offset + done) % stripe_bytes_;
@@ -939,7 +945,7 @@ void Container::write(Object& object, Part part, const std::vector<WritePiece>& 
     }
     return;
   }
-  // What was gathered goes first: batches that are under way together have no order.
+  // Gathered writes are sent first: batches that are in flight at the same time have no order.
   drain();
   for (std::size_t k = 0; k < pieces.size();) {
     auto batch = service_->client.batch();
@@ -964,18 +970,18 @@ void Container::write(Object& object, Part part, const std::vector<WritePiece>& 
   }
 }
 
-// Whoever reads small datasets in the order in which they were written gets the next ones with the first.
+// A program that reads small datasets in the order in which they were written gets the next ones with the first.
 bool Container::read_ahead(const Object& object, std::uint64_t at, MutableBytes into) {
   constexpr std::uint64_t window = 256u << 10;
   constexpr auto valid = std::chrono::milliseconds(50);
   if (into.size() > pooled_bytes_max) {
-    return false;  // no dataset of a pool is as long, but a damaged header may say so
+    return false;  // no dataset of a pool is this long, but a damaged header may give such a length
   }
   const auto now = std::chrono::steady_clock::now();
   const bool follows = ahead_.pool == object.pool && at >= ahead_.next && at - ahead_.next <= pooled_bytes_max;
   const bool held = ahead_.pool == object.pool && at >= ahead_.at && at - ahead_.at <= ahead_.bytes.size() &&
                     into.size() <= ahead_.bytes.size() - (at - ahead_.at) && now - ahead_.read_at < valid;
-  // Only forward: what is read again comes from the server again.
+  // Only forward: data that is read a second time comes from the server.
   const bool again = at < ahead_.next;
   ahead_.pool = object.pool;
   ahead_.next = at + into.size();
@@ -1045,12 +1051,12 @@ void Container::read(Object& object, Part part, const std::vector<ReadPiece>& pi
     run(batch, "reading a dataset of '" + name_ + "'");
     for (std::size_t n = 0; n < into.size(); ++n) {
       need(batch, n, "reading a dataset of '" + name_ + "'");
-      // Behind the object's end, and where there is none, nothing was ever written.
+      // Beyond the object's end, and where there is no object, nothing was ever written.
       const auto got = batch[n].status == Status::ok ? batch[n].data.size() : 0;
       if (whole && got < into[n].size()) {
         fail(Why::io, "the data of a dataset of '" + name_ +
-                          "' is cut short in the store: it is damaged; hint: where another process is writing the "
-                          "file, read it when that is done");
+                          "' is truncated in the store: it is damaged; hint: if another process is writing the "
+                          "file, read it when that process is done");
       }
       std::fill(into[n].begin() + static_cast<std::ptrdiff_t>(got), into[n].end(), std::byte{0});
     }

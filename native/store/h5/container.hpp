@@ -1,28 +1,30 @@
 #pragma once
-/// An HDF5 file as it lies in the store: records under keys, datasets' bytes in objects. Knows nothing of HDF5's
-/// library.
+/// An HDF5 file as it is stored: records under keys, and the bytes of datasets in objects. This class does not use
+/// HDF5's library.
 ///
-/// One kv space and one object space per file, both named "h5." and the file's 16 hex digits; the space "h5.files" maps
-/// absolute names to them. Keys (ids are 16 hex digits, so that a scan by prefix gives what belongs together):
+/// A file has one kv space and one object space. Both are named "h5." and the file's 16 hex digits; the space
+/// "h5.files" maps absolute names to them. The keys (ids are 16 hex digits, so a scan by prefix finds the records of
+/// one object):
 ///
-///   f                  the file: over how many servers it is striped, sessions so far, creation properties
-///   s                  the order of the servers it was made on, where there are several (store/order.hpp)
-///   o <id>             an object's header: kind, counts, creation properties; of datasets also type, space, layout
+///   f                  the file: number of data servers it is striped over, sessions so far, creation properties
+///   s                  the order of the servers it was made on, if there are several (store/order.hpp)
+///   o <id>             an object's header: kind, counts, creation properties; for datasets also type, space, layout
 ///   l <id> <name>      a link of a group
-///   a <id> <name>      an attribute, its value included
+///   a <id> <name>      an attribute with its value
 ///   c <id> 4.0.7       where the chunk at these chunk coordinates lies in the dataset's data
 ///
-/// Objects: "<id>d" a dataset's data, "<id>h" what its elements of variable length point to, "<session>p" the data of
-/// all contiguous datasets of up to 64 KiB that one session made, one behind the other. So thousands of small datasets
-/// are a few large writes to one object. What a removed one had stays unused until the file goes.
+/// The objects: "<id>d" is a dataset's data, "<id>h" is the heap for its elements of variable length, and "<session>p"
+/// is a pool with the data of all contiguous datasets of up to 64 KiB that one session made, one behind the other. So
+/// thousands of small datasets become a few large writes to one object. The space of a removed dataset is not used
+/// again until the file is removed.
 ///
-/// Changes are gathered and sent as one batch when enough have come together, with flush() and at close. So other
-/// processes see what was written after flush() or close(), and read what they open anew; within a process all who
-/// open a file share one Container, and see everything at once. What a read-only process reads of small datasets may be
-/// up to 50 ms old. One process may write a file at a time: as with
-/// HDF5's own files the user sees to that. A batch that fails is told by every later call and by close().
+/// Changes are gathered. They are sent as one batch when there are enough of them, with flush() and at close. Other
+/// processes therefore see data after flush() or close(), in the objects that they open after that. Within a process
+/// all users of a file share one Container, and see everything at once. The data that a read-only process reads from
+/// small datasets may be up to 50 ms old. Only one process may write a file at a time: as with HDF5's own files, the
+/// user must ensure that. After a batch has failed, every later call and close() report it.
 ///
-/// Thread rule: HDF5 serialises all calls of its library, and these with them.
+/// Thread rule: HDF5 serialises all calls of its library, and so also the calls of this class.
 
 #include <unistd.h>
 
@@ -50,37 +52,37 @@ namespace sonde::store::h5 {
 
 inline constexpr ObjectId root_id = 1;
 
-/// Where files are and how they get there: the client and what the connector's own settings say.
+/// The place of the files and the way to it: the client and the connector's own settings.
 struct Service {
   explicit Service(Client opened) : client(std::move(opened)) {}
-  /// Connections belong to the process that made them: after fork() the child must not touch its parent's.
+  /// Connections belong to the process that made them: after fork() the child must not use its parent's.
   bool ours() const { return process == getpid(); }
   Client client;
   pid_t process = getpid();
-  std::string label;  ///< the settings it came from; two with the same label are one
+  std::string label;  ///< the settings that it was made from; two services with the same label are one
   std::uint64_t stripe_bytes = 1u << 20;
-  std::uint64_t chunk_cache_bytes = 64u << 20;  ///< of one dataset
-  bool flush_durably = true;                    ///< else flush() ends where close() does: when every client can see it
+  std::uint64_t chunk_cache_bytes = 64u << 20;  ///< for each dataset
+  bool flush_durably = true;  ///< false: flush() waits as close() does, until every client can see the data
 };
 
-/// What the dataset code keeps of an open dataset (dataset.cpp): changed chunks among it.
+/// The state that the dataset code has for an open dataset (dataset.cpp), including changed chunks.
 class DatasetState {
  public:
   virtual ~DatasetState() = default;
   virtual void flush() = 0;
 };
 
-/// An object's header, and what this process has read of it.
+/// An object's header, and the parts of the object that this process has read.
 struct Object : Header {
   ObjectId id = 0;
 
   // group
   bool links_loaded = false;
   std::uint32_t link_misses = 0;
-  std::map<std::string, Link, std::less<>> links;  ///< all, or those seen so far
-  std::vector<std::string> by_order;               ///< names by creation order; empty: not computed
+  std::map<std::string, Link, std::less<>> links;  ///< all links, or those seen until now
+  std::vector<std::string> by_order;               ///< names in creation order; empty: not computed
 
-  // of every kind
+  // any kind
   bool attributes_loaded = false;
   std::map<std::string, std::shared_ptr<Attribute>, std::less<>> attributes;
 
@@ -89,7 +91,7 @@ struct Object : Header {
   std::map<ChunkAt, Chunk> chunks;
 
   unsigned handles = 0;
-  bool dirty = false;  ///< header differs from the store's
+  bool dirty = false;  ///< the header differs from the stored one
   std::unique_ptr<DatasetState> state;
 };
 using ObjectPtr = std::shared_ptr<Object>;
@@ -101,7 +103,7 @@ struct WritePiece {
 };
 struct ReadPiece {
   std::uint64_t offset;
-  MutableBytes into;  ///< what was never written reads as zeros
+  MutableBytes into;  ///< bytes that were never written become zeros
 };
 
 class Container : public std::enable_shared_from_this<Container> {
@@ -110,7 +112,7 @@ class Container : public std::enable_shared_from_this<Container> {
   /// Errors: exists (exclusive), in_use (truncate of a file that this process has open), io.
   static std::shared_ptr<Container> create(const std::shared_ptr<Service>& service, const std::string& name, Create how,
                                            std::string properties, const Object& root);
-  /// Errors: not_found, in_use (writable, though this process has it open read-only), io.
+  /// Errors: not_found, in_use (writable, although this process has it open read-only), io.
   static std::shared_ptr<Container> open(const std::shared_ptr<Service>& service, const std::string& name,
                                          bool writable);
   static bool exists(Service& service, const std::string& name);
@@ -124,19 +126,19 @@ class Container : public std::enable_shared_from_this<Container> {
   Service& service() { return *service_; }
 
   ObjectPtr object(ObjectId id);
-  /// A new object without a link. Its caller fills in the header, then calls changed().
+  /// Creates an object without a link. The caller fills in the header, then calls changed().
   ObjectPtr make(Kind kind);
   void changed(Object& object);
 
   const Link* find_link(Object& group, std::string_view name);
   const std::map<std::string, Link, std::less<>>& links(Object& group);
   const std::vector<std::string>& links_by_order(Object& group);
-  /// Sets its order; counts on the target are the caller's: see adjust().
+  /// Sets the link's order. The caller updates the counts of the target: see adjust().
   void add_link(Object& group, const std::string& name, Link link);
   void remove_link(Object& group, std::string_view name);
-  /// Adds to the number of hard links of an object; with none left and no handle it is removed.
+  /// Adds to an object's number of hard links. An object without links and handles is removed.
   void adjust(Object& object, int by);
-  /// A handle was closed. The last one of an object without links removes it.
+  /// Must be called when a handle is closed. The last handle of an object without links removes the object.
   void release(const ObjectPtr& object);
 
   const std::map<std::string, std::shared_ptr<Attribute>, std::less<>>& attributes(Object& object);
@@ -150,23 +152,23 @@ class Container : public std::enable_shared_from_this<Container> {
   void put_chunk(Object& dataset, const ChunkAt& at, const Chunk& chunk);
   void remove_chunk(Object& dataset, const ChunkAt& at);
 
-  /// Decides where a contiguous dataset of that many bytes is to lie.
+  /// Decides where a contiguous dataset of this size will lie.
   void place(Object& object, std::uint64_t bytes);
-  /// Large pieces go at once, from the caller's memory; small ones are copied and gathered.
+  /// Large pieces are sent at once, from the caller's memory; small ones are copied and gathered.
   void write(Object& object, Part part, const std::vector<WritePiece>& pieces);
-  /// What was never written is zeros. `whole`: all of it was written, so that less is damage.
+  /// Bytes that were never written are zeros. `whole`: all bytes were written, so fewer are damage.
   void read(Object& object, Part part, const std::vector<ReadPiece>& pieces, bool whole = false);
-  /// Of `bytes` that were all written: memory grows as they come, since what a record says of them may be anything.
+  /// Reads `bytes` that were all written. Memory grows as they arrive, because a damaged record may claim any number.
   std::vector<std::byte> read_whole(Object& object, Part part, std::uint64_t offset, std::uint64_t bytes);
 
-  /// Everything reaches the servers; `durably`, stable storage too (where the backend can).
+  /// Sends everything to the servers. `durably`: also to stable storage (if the backend has it).
   void flush(bool durably);
-  /// From now on every call fails with this, flush() and close among them; the first one counts.
+  /// From now on every call fails with this reason, also flush() and close(). Only the first reason counts.
   void mark_broken(const std::string& why);
-  /// Forgets what was read, so that it is read anew; what this process changed is sent before. Errors: io, where it is
-  /// another object now.
+  /// Discards what was read, so that it is read again. Changes of this process are sent first. Errors: io, if the id
+  /// now belongs to another object.
   void refresh(Object& object);
-  /// How long its heap is by now: another process may have written more of it since the header was read.
+  /// The present length of the heap: another process may have written to it since the header was read.
   std::uint64_t heap_end(Object& dataset);
 
  private:
@@ -176,7 +178,7 @@ class Container : public std::enable_shared_from_this<Container> {
   void put(std::string key, std::string value);
   void erase(std::string key);
   std::optional<std::string> fetch(const std::string& key);
-  /// All records whose keys begin so; bounded, since they are kept in memory.
+  /// Visits all records whose keys have this prefix. Their total size is limited, because they are in memory.
   void scan(const std::string& prefix, const std::string& doing,
             const std::function<void(std::string_view key, std::string_view record)>& each) const;
   void prefetch(const Object& group, std::string_view from);

@@ -13,7 +13,7 @@ namespace sonde::store::h5 {
 namespace {
 
 constexpr std::size_t stage_bytes = 8u << 20;
-constexpr std::size_t filters_add_bytes = 64u << 10;  // at most, to twice a chunk: headers, checksums
+constexpr std::size_t filters_add_bytes = 64u << 10;  // in addition to twice a chunk: headers, checksums
 
 const std::byte* bytes(const void* p) { return static_cast<const std::byte*>(p); }
 
@@ -21,7 +21,7 @@ std::uint64_t product(const std::vector<std::uint64_t>& list) {
   return std::accumulate(list.begin(), list.end(), std::uint64_t{1}, std::multiplies<>());
 }
 
-// Calls each(first, n) for the runs of elements of a selection, in its order.
+// Calls each(first, n) for each run of elements of a selection, in its order.
 template <typename Each> void runs_of(hid_t space, Each&& each) {
   const Id iterator = need_id(H5Ssel_iter_create(space, 1, H5S_SEL_ITER_SHARE_WITH_DATASPACE), "to walk a selection");
   constexpr std::size_t at_once = 512;
@@ -41,10 +41,10 @@ template <typename Each> void runs_of(hid_t space, Each&& each) {
   }
 }
 
-// Elements of memory that a transfer touches: one run, or gathered and scattered by HDF5.
+// The elements in memory that a transfer uses: one run, or elements that HDF5 gathers and scatters.
 struct MemorySide {
   MemorySide(hid_t space_id, hid_t file_space, std::uint64_t points) {
-    // H5S_ALL in memory means the file's selection, in an array of the file's extent.
+    // H5S_ALL in memory means the file's selection, in an array with the file's extent.
     space = space_id == H5S_ALL ? file_space : space_id;
     if (space == H5S_ALL) {
       return;
@@ -98,7 +98,7 @@ Id filtered_type(hid_t type, const ElementLayout& layout) {
                         : need_id(H5Tcreate(H5T_OPAQUE, layout.stored_bytes()), "an opaque type");
 }
 
-/// Chunks that lie one behind the other in the store are written as one piece.
+/// Writes chunks that lie one behind the other in the store as one piece.
 class DatasetIo::Stage {
  public:
   Stage(Container& container, Object& object) : container_(container), object_(object) {}
@@ -131,15 +131,15 @@ class DatasetIo::Stage {
 
 DatasetIo::DatasetIo(Container& container, Object& object)
     : container_(container), object_(object), type_(decode_type(object.type)), layout_(type_) {
-  // What decode_header() could not see, as it does not know the type.
+  // decode_header() cannot check this, because it does not know the type.
   if (!object_.fill.empty() && object_.fill.size() != layout_.stored_bytes()) {
-    fail(Why::io, "a dataset in the store is damaged: its fill value has another size than its type");
+    fail(Why::io, "a dataset in the store is damaged: the size of its fill value is not its type's");
   }
   if (!object_.chunk.empty() && !chunk_bytes(object_.chunk, layout_)) {
     fail(Why::io, "a dataset in the store is damaged: its chunks have 4 GiB or more");
   }
   if (object_.fill.find_first_not_of('\0') != object_.fill.npos) {
-    // Where filling was ruled out, what was never written may be anything; here it is zeros.
+    // If filling is disabled, elements that were never written may have any value. Here they are zeros.
     const Id list = decode_properties(object_.properties, PropertyClass::dataset);
     H5D_fill_time_t when = H5D_FILL_TIME_IFSET;
     need_ok(H5Pget_fill_time(list, &when), "when to fill");
@@ -186,7 +186,7 @@ std::uint64_t DatasetIo::element_count() const {
   std::uint64_t n = 1;
   for (const auto axis : object_.extent) {
     if (axis > 0 && n > most / axis) {
-      fail(Why::invalid, "the dataset has more elements than there are addresses; hint: select a part of it");
+      fail(Why::invalid, "the dataset has more elements than memory has addresses; hint: select a part of it");
     }
     n *= axis;
   }
@@ -203,7 +203,7 @@ std::uint64_t DatasetIo::points(hid_t file_space) const {
       H5Sget_simple_extent_dims(file_space, now.data(), nullptr);
     }
     if (!std::equal(now.begin(), now.end(), object_.extent.begin(), object_.extent.end())) {
-      fail(Why::invalid, "the file's dataspace is not of the dataset's present extent");
+      fail(Why::invalid, "the file's dataspace does not have the dataset's present extent");
     }
   }
   if (H5Sselect_valid(file_space) <= 0) {
@@ -211,7 +211,7 @@ std::uint64_t DatasetIo::points(hid_t file_space) const {
   }
   const auto n = static_cast<std::uint64_t>(H5Sget_select_npoints(file_space));
   if (n > std::numeric_limits<std::int64_t>::max() / std::max(layout_.memory_bytes(), layout_.stored_bytes())) {
-    fail(Why::invalid, "the selection has more elements than there are addresses; hint: select less");
+    fail(Why::invalid, "the selection has more elements than memory has addresses; hint: select less");
   }
   return n;
 }
@@ -234,7 +234,7 @@ DatasetIo::Pieces DatasetIo::pieces(hid_t file_space) const {
   std::uint64_t packed = 0;
   each_run(file_space, [&](std::uint64_t element, std::uint64_t n) {
     while (n > 0) {
-      // One row of one chunk at a time.
+      // Handles one row of one chunk at a time.
       std::uint64_t rest = element, inside = 0, stride = 1, along = 0;
       for (std::size_t d = rank; d-- > 0;) {
         const auto coordinate = rest % extent[d];
@@ -293,8 +293,8 @@ std::uint64_t DatasetIo::stored_chunk_max() const {
 void DatasetIo::check_chunk(const Chunk& chunk) const {
   const auto most = stored_chunk_max();
   if (pipeline_ ? chunk.bytes > most : chunk.bytes != most) {
-    fail(Why::io, "a chunk in the store is damaged: it has " + std::to_string(chunk.bytes) + " B where " +
-                      (pipeline_ ? "at most " : "") + std::to_string(most) + " B are due");
+    fail(Why::io, "a chunk in the store is damaged: it has " + std::to_string(chunk.bytes) + " B instead of " +
+                      (pipeline_ ? "at most " : "") + std::to_string(most) + " B");
   }
 }
 
@@ -323,8 +323,8 @@ void DatasetIo::place(const ChunkAt& at, Bytes data, std::uint32_t filter_mask, 
   if (data.size() > std::min<std::uint64_t>(stored_chunk_max(), std::numeric_limits<std::uint32_t>::max())) {
     fail(Why::unsupported,
          "a chunk has " + std::to_string(data.size()) +
-             " B after its filters; the store keeps less than 4 GiB of one, and at most twice what it has before them "
-             "and 64 KiB; hint: use smaller chunks, or filters that make them smaller");
+             " B after its filters; the limit is below 4 GiB, and at most twice its size before the filters plus "
+             "64 KiB; hint: use smaller chunks, or filters that make them smaller");
   }
   const auto& chunks = container_.chunks(object_);
   const auto found = chunks.find(at);
@@ -332,7 +332,7 @@ void DatasetIo::place(const ChunkAt& at, Bytes data, std::uint32_t filter_mask, 
   if (found != chunks.end() && data.size() <= found->second.capacity) {
     chunk = found->second;
   } else {
-    // A chunk that has outgrown its place gets a new one; the old is not used again, as in an HDF5 file of old.
+    // A chunk that no longer fits its place gets a new one. The old place is not used again, as in older HDF5 files.
     chunk.offset = object_.data_end;
     chunk.capacity = static_cast<std::uint32_t>(data.size());
     object_.data_end += data.size();
@@ -518,7 +518,7 @@ void DatasetIo::read_stored(hid_t file_space, MutableBytes stored, hid_t transfe
       if (want.alone) {
         continue;
       }
-      // A whole chunk without filters goes where it belongs at once.
+      // A whole chunk without filters is read straight into its destination.
       reads.push_back({want.chunk->offset, want.direct
                                                ? stored.subspan((*want.list)[0].packed * size, chunk_elements_ * size)
                                                : MutableBytes(want.bytes)});
@@ -564,7 +564,7 @@ void DatasetIo::read_stored(hid_t file_space, MutableBytes stored, hid_t transfe
     }
     const bool direct = !pipeline_ && list.size() == 1 && list[0].n == chunk_elements_;
     check_chunk(found->second);
-    // What is large is read by itself, as it comes.
+    // A large chunk is read alone, directly.
     const bool alone = pipeline_ && found->second.bytes > stage_bytes;
     wanted.push_back(
         {&at, &found->second, &list, std::vector<std::byte>(direct || alone ? 0 : found->second.bytes), direct, alone});
@@ -582,7 +582,7 @@ void DatasetIo::read_stored(hid_t file_space, MutableBytes stored, hid_t transfe
 
 Unpacker DatasetIo::unpacker(std::uint64_t n, const ReferenceCodec* references) {
   Unpacker::Heap heap;
-  // Each element may claim all of the heap: those that were never written share their fill value's part of it.
+  // Each element may claim all of the heap: elements that were never written share the heap part of the fill value.
   heap.claim = [this, n, claimed = std::uint64_t{0}](std::uint64_t position, std::uint64_t bytes) mutable {
     claimed += std::min(bytes, std::numeric_limits<std::uint64_t>::max() - claimed);
     const auto fits = [&](std::uint64_t end) {
@@ -590,12 +590,12 @@ Unpacker DatasetIo::unpacker(std::uint64_t n, const ReferenceCodec* references) 
     };
     if (!fits(object_.heap_end) && !fits(container_.heap_end(object_))) {
       fail(Why::io,
-           "an element of variable length in the store is damaged: it points outside of what its dataset has; hint: "
-           "where another process is writing the file, read it when that is done");
+           "an element of variable length in the store is damaged: it points outside of its dataset's data; hint: "
+           "if another process is writing the file, read it when that process is done");
     }
   };
   heap.read = [this](const std::vector<Unpacker::Want>& wants) {
-    // Neighbours in the heap are mostly wanted together: what lies close is read as one piece.
+    // Neighbours in the heap are usually read together: parts that lie close are read as one piece.
     constexpr std::uint64_t gap = 4096;
     std::vector<const Unpacker::Want*> order;
     for (const auto& want : wants) {
@@ -637,7 +637,7 @@ void DatasetIo::write(hid_t memory_type, hid_t memory_space, hid_t file_space, h
   const auto n = points(file_space);
   const MemorySide memory(memory_space, file_space, n);
   const bool same = H5Tequal(memory_type, type_) > 0;
-  const bool from_background = !same && needs_background(memory_type, type_);  // refuses what cannot be converted
+  const bool from_background = !same && needs_background(memory_type, type_);  // fails if there is no conversion
   if (n == 0) {
     return;
   }
@@ -668,7 +668,7 @@ void DatasetIo::write(hid_t memory_type, hid_t memory_space, hid_t file_space, h
         0) {
       fail(Why::type, "HDF5 cannot convert the data to the dataset's type");
     }
-    old.release();  // it is in the converted elements now
+    old.release();  // it is part of the converted elements now
   }
   if (layout_.plain()) {
     write_stored(file_space, {source, n * layout_.stored_bytes()});
@@ -678,7 +678,7 @@ void DatasetIo::write(hid_t memory_type, hid_t memory_space, hid_t file_space, h
   std::string heap;
   Packer(object_.heap_end, heap, references).pack(layout_, source, n, stored.data());
   if (!same) {
-    // Conversion made copies of all that is of variable length; what came from the background is among them.
+    // The conversion copied all parts of variable length, including those from the background.
     const hsize_t count = n;
     const Id line = need_id(H5Screate_simple(1, &count, nullptr), "a dataspace");
     H5Treclaim(type_, line, H5P_DEFAULT, gathered.data());
@@ -696,7 +696,7 @@ void DatasetIo::read(hid_t memory_type, hid_t memory_space, hid_t file_space, hi
   const auto n = points(file_space);
   const MemorySide memory(memory_space, file_space, n);
   const bool same = H5Tequal(memory_type, type_) > 0;
-  const bool onto_background = !same && needs_background(type_, memory_type);  // refuses what cannot be converted
+  const bool onto_background = !same && needs_background(type_, memory_type);  // fails if there is no conversion
   if (n == 0) {
     return;
   }
@@ -735,7 +735,7 @@ void DatasetIo::read(hid_t memory_type, hid_t memory_space, hid_t file_space, hi
     need_ok(H5Dscatter(hand_over, &whole, memory_type, memory.space, into), "to scatter a selection");
   }
   if (same) {
-    unpack.release();  // it is the caller's now; a conversion has made copies for the caller
+    unpack.release();  // the caller owns it now, or a conversion made copies for the caller
   }
 }
 
@@ -803,7 +803,7 @@ void DatasetIo::resize(const std::vector<std::uint64_t>& extent) {
     }
     const auto size = layout_.stored_bytes();
     for (const auto& at : cut) {
-      // What lies outside now must read as the fill value if the dataset grows again.
+      // Elements that are outside now must read as the fill value if the dataset grows again.
       const auto there = cached_.find(at);
       auto& entry = there != cached_.end() ? there->second : cache(at, load(at, H5P_DATASET_XFER_DEFAULT));
       for (std::uint64_t k = 0; k < chunk_elements_; ++k) {
@@ -875,7 +875,7 @@ const Chunk* DatasetIo::find_chunk(const hsize_t* offset) {
   if (found == chunks.end()) {
     return nullptr;
   }
-  check_chunk(found->second);  // who reads it makes room for what is said here, or for a chunk without filters
+  check_chunk(found->second);  // the reader allocates memory for the recorded size, or for a chunk without filters
   return &found->second;
 }
 
@@ -891,7 +891,7 @@ void DatasetIo::write_raw(const hsize_t* offset, Bytes data, std::uint32_t filte
     }
   }
   if (!pipeline_ && data.size() != chunk_elements_ * layout_.stored_bytes()) {
-    fail(Why::invalid, "the chunk has " + std::to_string(data.size()) + " B, and without filters it takes " +
+    fail(Why::invalid, "the chunk has " + std::to_string(data.size()) + " B; without filters it must have " +
                            std::to_string(chunk_elements_ * layout_.stored_bytes()) + " B");
   }
   if (const auto there = cached_.find(at); there != cached_.end()) {

@@ -31,23 +31,24 @@ class DatasetIo : public DatasetState {
   void flush() override;
   void refresh();
 
-  /// A dataspace of the present extent, all selected.
+  /// A dataspace with the present extent, all selected.
   Id space() const;
-  /// The creation properties, as they were given.
+  /// The creation properties, unchanged.
   Id properties(const ReferenceCodec& references);
-  /// A dataset without chunks has its storage: from the first write on, or from its creation where that was asked for.
+  /// A dataset without chunks has storage after the first write, or after its creation if early allocation was
+  /// requested.
   bool allocated() const;
   std::uint64_t storage_bytes();
-  /// Chunks that hold something, after flush(); nullptr: none there.
+  /// The chunk at this offset, after flush(); nullptr: it was never written.
   const Chunk* find_chunk(const hsize_t* offset);
   void read_raw(const Chunk& chunk, void* into);
   void write_raw(const hsize_t* offset, Bytes bytes, std::uint32_t filter_mask);
-  /// A chunked dataset's extent reaches as far as that element.
+  /// Whether a chunked dataset's extent includes this element.
   bool extends_to(const hsize_t* offset) const;
   ChunkAt chunk_holding(const hsize_t* offset) const;
   /// After a copy: see ElementLayout::map_references.
   void map_references(const std::function<std::uint64_t(std::uint64_t)>& map);
-  /// What H5Dvlen_get_buf_size asks for.
+  /// The result for H5Dvlen_get_buf_size.
   std::uint64_t variable_bytes(hid_t file_space, const ReferenceCodec* references);
 
  private:
@@ -68,13 +69,13 @@ class DatasetIo : public DatasetState {
   Pieces pieces(hid_t file_space) const;
   void write_stored(hid_t file_space, Bytes stored);
   void read_stored(hid_t file_space, MutableBytes stored, hid_t transfer);
-  /// Elements of the file's type in memory form. `unpacker` owns what they point to.
+  /// Elements of the file's type in memory form. `unpacker` owns their variable parts.
   std::vector<std::byte> read_elements(hid_t file_space, std::uint64_t n, hid_t transfer, Unpacker& unpacker);
   /// For up to `n` elements of this dataset.
   Unpacker unpacker(std::uint64_t n, const ReferenceCodec* references);
-  /// Bytes that a chunk may have in the store: exactly, without filters, and at most with them.
+  /// The size of a chunk in the store: exact without filters, the maximum with them.
   std::uint64_t stored_chunk_max() const;
-  void check_chunk(const Chunk& chunk) const;  ///< before memory is made for it
+  void check_chunk(const Chunk& chunk) const;  ///< before memory is allocated for it
   void fill(MutableBytes stored) const;
   std::uint64_t clipped_elements(const ChunkAt& at) const;
   std::vector<std::byte> load(const ChunkAt& at, hid_t transfer);
@@ -94,10 +95,10 @@ class DatasetIo : public DatasetState {
   std::uint64_t cached_bytes_ = 0, clock_ = 0;
 };
 
-/// How long a chunk is before filters. nullopt: over 4 GiB, for which its record has no room.
+/// The size of a chunk before filters. nullopt: over 4 GiB, which the record cannot hold.
 std::optional<std::uint64_t> chunk_bytes(const std::vector<std::uint64_t>& chunk, const ElementLayout& layout);
 
-/// A filtered dataset's pipeline sees elements as they are stored.
+/// The type that a filtered dataset's pipeline sees: elements in stored form.
 Id filtered_type(hid_t type, const ElementLayout& layout);
 
 }  // namespace sonde::store::h5

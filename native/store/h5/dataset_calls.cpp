@@ -64,10 +64,10 @@ void take_space(Object& object, hid_t space) {
 void take_layout(Object& object, hid_t creation) {
   const auto layout = H5Pget_layout(creation);
   if (layout == H5D_VIRTUAL) {
-    fail(Why::unsupported, "virtual datasets cannot be kept in the store; hint: copy the sources into one dataset");
+    fail(Why::unsupported, "the store does not support virtual datasets; hint: copy the sources into one dataset");
   }
   if (H5Pget_external_count(creation) > 0) {
-    fail(Why::unsupported, "datasets in external files cannot be kept in the store; hint: leave `external` out");
+    fail(Why::unsupported, "the store does not support datasets in external files; hint: leave `external` out");
   }
   object.compact = layout == H5D_COMPACT;
   if (layout != H5D_CHUNKED) {
@@ -89,7 +89,7 @@ void take_layout(Object& object, hid_t creation) {
   }
   object.chunk.assign(chunk.begin(), chunk.begin() + rank);
   for (std::size_t d = 0; d < object.chunk.size(); ++d) {
-    // As HDF5 has it (H5D__chunk_construct): an axis of no elements yet takes a chunk of any length.
+    // As in HDF5 (H5D__chunk_construct): an axis without elements accepts a chunk of any length.
     if (object.extent[d] > 0 && object.extent_max[d] != H5S_UNLIMITED && object.chunk[d] > object.extent_max[d]) {
       fail(Why::invalid, "Chunk size must be <= maximum dimension size for fixed-sized dimensions: axis " +
                              std::to_string(d) + " has " + std::to_string(object.extent_max[d]) + ", the chunk " +
@@ -99,15 +99,15 @@ void take_layout(Object& object, hid_t creation) {
   object.filtered = H5Pget_nfilters(creation) > 0;
 }
 
-// As HDF5 has it (H5Z_ignore_filters): a dataset without elements of a fixed size, or without axes, takes filters that
-// are optional, and leaves their parameters as they were given.
+// As in HDF5 (H5Z_ignore_filters): a dataset whose elements have no fixed size, or that has no axes, accepts optional
+// filters, and leaves their parameters unchanged.
 bool ignores_filters(const Object& object, hid_t type, hid_t creation) {
   const bool unsuitable = object.space_class != 1 || H5Tget_class(type) == H5T_VLEN || H5Tis_variable_str(type) > 0;
   if (unsuitable) {
     for (const auto& filter : filters_of(creation)) {
       if (!(filter.flags & H5Z_FLAG_OPTIONAL)) {
         fail(Why::invalid, "filter " + std::to_string(filter.id) +
-                               " must be applied, and cannot be: the dataset has no axes, or elements of variable "
+                               " is mandatory but cannot be applied: the dataset has no axes, or elements of variable "
                                "length; hint: leave the filter out");
       }
     }
@@ -115,7 +115,7 @@ bool ignores_filters(const Object& object, hid_t type, hid_t creation) {
   return unsuitable;
 }
 
-// As HDF5 has it (H5D__update_oh_info): elements of variable length are filled whenever they are allocated.
+// As in HDF5 (H5D__update_oh_info): elements of variable length are always filled when they are allocated.
 void settle_fill_time(hid_t properties, const ElementLayout& layout) {
   H5D_fill_value_t state = H5D_FILL_VALUE_DEFAULT;
   H5D_fill_time_t when = H5D_FILL_TIME_IFSET;
@@ -123,7 +123,7 @@ void settle_fill_time(hid_t properties, const ElementLayout& layout) {
   need_ok(H5Pget_fill_time(properties, &when), "when to fill");
   if (layout.variable() && when == H5D_FILL_TIME_NEVER) {
     fail(Why::unsupported,
-         "a dataset of variable length cannot go without a fill value; hint: choose another fill time than 'never'");
+         "a dataset with elements of variable length needs a fill value; hint: choose another fill time than 'never'");
   }
   if (layout.variable() && when == H5D_FILL_TIME_IFSET && state == H5D_FILL_VALUE_DEFAULT) {
     need_ok(H5Pset_fill_time(properties, when = H5D_FILL_TIME_ALLOC), "when to fill");
@@ -133,7 +133,7 @@ void settle_fill_time(hid_t properties, const ElementLayout& layout) {
   }
 }
 
-// One element of the user's fill value in stored form; empty where there is none.
+// One element with the user's fill value in stored form; empty without a fill value.
 std::string fill_of(hid_t creation, hid_t type, const ElementLayout& layout, std::string& heap,
                     const ReferenceCodec& codec) {
   H5D_fill_value_t state = H5D_FILL_VALUE_DEFAULT;
@@ -164,14 +164,14 @@ void* create(void* object, const H5VL_loc_params_t* at, const char* name, hid_t 
     }
     auto& container = from.container();
     if (container.writable()) {
-      // Everything that can be refused is looked at before anything is made.
+      // All checks come before anything is created.
       Object probe;
       take_space(probe, space);
       take_layout(probe, creation);
       const Id own_type = decode_type(encode_type(type));
       const ElementLayout layout(own_type);
       if (!chunk_bytes(probe.chunk, layout)) {
-        fail(Why::unsupported, "a chunk of 4 GiB or more cannot be kept in the store; hint: make the chunks smaller");
+        fail(Why::unsupported, "the store does not support chunks of 4 GiB or more; hint: make the chunks smaller");
       }
       Id properties = need_id(H5Pcopy(creation), "a copy of a property list");
       settle_fill_time(properties, layout);
@@ -180,7 +180,7 @@ void* create(void* object, const H5VL_loc_params_t* at, const char* name, hid_t 
         fail(Why::invalid, "filters need a chunked layout; hint: give chunks=True");
       }
       if (!ignored && probe.filtered) {
-        // Of the twin only the filters' parameters are wanted: its fill value was taken out, and its type is not ours.
+        // Only the parameters of the filters are taken from the twin: it has no fill value, and its type is not ours.
         const auto filters = Pipeline(creation, filtered_type(own_type, layout), probe.chunk).filters();
         need_ok(H5Premove_filter(properties, H5Z_FILTER_ALL), "to replace filters");
         for (const auto& filter : filters) {
@@ -191,7 +191,8 @@ void* create(void* object, const H5VL_loc_params_t* at, const char* name, hid_t 
       std::string heap;
       const auto fill = fill_of(creation, own_type, layout, heap, reference_codec(from.file));
       if (!fill.empty()) {
-        // HDF5 encodes a fill value that is a string by its pointer: it is kept apart, and put back by get().
+        // HDF5 encodes a string fill value as a pointer. So the fill value is stored separately, and get() puts it
+        // back.
         need_ok(H5Pset_fill_value(properties, own_type, nullptr), "to take out a fill value");
       }
       auto encoded = encode_properties(properties, PropertyClass::dataset);
@@ -225,7 +226,7 @@ void* create(void* object, const H5VL_loc_params_t* at, const char* name, hid_t 
       }
       return opened;
     }
-    container.make(Kind::dataset);  // says why not
+    container.make(Kind::dataset);  // always fails, with the reason
     return nullptr;
   });
 }
@@ -300,7 +301,7 @@ herr_t get(void* dataset, H5VL_dataset_get_args_t* args, hid_t, void**) {
         args->args.get_type.type_id = type_id(place_of(dataset), self.object->named_type, self.object->type).release();
         return;
     }
-    fail(Why::unsupported, "a question about datasets that this connector does not know");
+    fail(Why::unsupported, "a query about datasets that this connector does not know");
   });
 }
 
@@ -329,7 +330,7 @@ herr_t specific(void* dataset, H5VL_dataset_specific_args_t* args, hid_t, void**
   });
 }
 
-// Chunks as they lie in the store. Their address is their place in the dataset's data.
+// Stored chunks. A chunk's address is its place in the dataset's data.
 herr_t optional(void* dataset, H5VL_optional_args_t* args, hid_t, void**) {
   return guarded<herr_t>("dataset optional", H5E_DATASET, -1, [&]() -> herr_t {
     auto& self = handle(dataset);
@@ -425,7 +426,7 @@ herr_t optional(void* dataset, H5VL_optional_args_t* args, hid_t, void**) {
         return 0;
       }
       case H5VL_NATIVE_DATASET_GET_OFFSET:
-        *ask.get_offset.offset = HADDR_UNDEF;  // there is no file to have an offset in
+        *ask.get_offset.offset = HADDR_UNDEF;  // there is no file, so no offset
         return 0;
       case H5VL_NATIVE_DATASET_GET_CHUNK_INDEX_TYPE: *ask.get_chunk_idx_type.idx_type = H5D_CHUNK_IDX_BTREE; return 0;
       default: fail(Why::unsupported, "an operation on datasets that only files of HDF5's own have");
@@ -439,8 +440,9 @@ herr_t close(void* dataset, hid_t, void**) {
 
 // ---- committed datatypes
 
-// HDF5 leaves the check to the connector, and has no question for it. It would take the type itself, one for the whole
-// process, for the committed one. Types of HDF5's own are atomic, and refuse even the byte order that they have.
+// HDF5 leaves this check to the connector, but offers no function for it. Without the check HDF5 would turn the type
+// itself, which the whole process shares, into the committed one. HDF5's own types are atomic, and refuse even to be
+// set to the byte order that they have.
 bool is_immutable(hid_t type) {
   switch (H5Tget_class(type)) {
     case H5T_COMPOUND:
@@ -513,7 +515,7 @@ herr_t get_type(void* type, H5VL_datatype_get_args_t* args, hid_t, void**) {
         args->args.get_tcpl.tcpl_id = decode_properties(object.properties, PropertyClass::datatype).release();
         return;
     }
-    fail(Why::unsupported, "a question about datatypes that this connector does not know");
+    fail(Why::unsupported, "a query about datatypes that this connector does not know");
   });
 }
 

@@ -25,10 +25,10 @@ static_assert(sizeof(SlotValue) == slot_bytes);
 constexpr std::uint64_t most_bytes = std::numeric_limits<std::ptrdiff_t>::max();
 
 [[noreturn]] void points_outside() {
-  fail(Why::io, "an element of variable length in the store is damaged: it points outside of what there is");
+  fail(Why::io, "an element of variable length in the store is damaged: it points outside of the stored data");
 }
 
-// Bytes of `n` parts, which are few enough for memory.
+// The bytes of `n` parts. Fails if they are too many for memory.
 std::uint64_t part_bytes(std::uint64_t n, std::uint64_t each) {
   if (n > most_bytes / std::max<std::uint64_t>(each, 1)) {
     points_outside();
@@ -61,7 +61,7 @@ std::string encode_type(hid_t type) {
 
 namespace {
 
-// A decoded reference inside of a sequence does not know that it is in memory, and compares unequal to its like.
+// A decoded reference type inside a sequence lacks HDF5's in-memory mark, and so compares unequal to an equal type.
 Id with_known_references(hid_t type) {
   switch (H5Tget_class(type)) {
     case H5T_REFERENCE:
@@ -130,12 +130,12 @@ Id decode_space(const std::string& bytes) {
 std::string encode_properties(hid_t list, PropertyClass kind) {
   std::size_t n = 0;
   need_ok(H5Pencode2(list, nullptr, &n, H5P_DEFAULT), "to encode a property list");
-  // HDF5 2.0 to 2.2 write two bytes more than they say where a chunk's axis has 2^32 elements or more.
+  // HDF5 2.0 to 2.2 write two bytes more than they report if a chunk's axis has 2^32 elements or more.
   std::string out(n + 16, '\0');
   need_ok(H5Pencode2(list, out.data(), &n, H5P_DEFAULT), "to encode a property list");
   out.resize(n);
   if (const auto wrong = wrong_with_properties(out, kind); !wrong.empty()) {
-    fail(Why::unsupported, "this property list cannot be kept in the store: as HDF5 encodes it, it " + wrong);
+    fail(Why::unsupported, "the store cannot take this property list: in HDF5's encoding it " + wrong);
   }
   return out;
 }
@@ -229,7 +229,7 @@ void ElementLayout::find_slots(hid_t type, std::size_t at) {
         references_.push_back(at);
       } else {
         fail(Why::unsupported,
-             "the store keeps references of the types H5T_STD_REF_OBJ and H5T_STD_REF_DSETREG, not H5T_STD_REF");
+             "the store supports references of the types H5T_STD_REF_OBJ and H5T_STD_REF_DSETREG, not H5T_STD_REF");
       }
       break;
     default: break;
@@ -238,7 +238,7 @@ void ElementLayout::find_slots(hid_t type, std::size_t at) {
 
 void ElementLayout::map_references(std::byte* stored, std::size_t n, std::string& heap,
                                    const std::function<std::uint64_t(std::uint64_t)>& map) const {
-  // Elements that were never written share their fill value's part of the heap.
+  // Elements that were never written share the heap part of the fill value.
   std::uint64_t left = n > 0 && heap.size() > most_bytes / n ? most_bytes : heap.size() * n;
   map_references(stored, n, heap, map, left);
 }
@@ -356,14 +356,14 @@ Unpacker::~Unpacker() {
   }
 }
 
-// Level by level, so that the heap is read once for all that lies on a level, not once for each element.
+// Works level by level, so the heap is read once for all elements of a level, not once for each element.
 void Unpacker::unpack(const ElementLayout& layout, const std::byte* stored, std::size_t n, std::byte* memory) {
   struct Task {
     const ElementLayout* layout;
     const std::byte* stored;
     std::size_t n;
     std::byte* memory;
-    std::unique_ptr<std::byte[]> own;  // what `stored` points to, where it was read from the heap
+    std::unique_ptr<std::byte[]> own;  // the bytes of `stored`, if they were read from the heap
   };
   struct Region {
     std::byte* memory;

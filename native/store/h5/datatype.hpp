@@ -1,12 +1,12 @@
 #pragma once
-/// Elements as they lie in the store. An element whose type has a fixed size is stored as it is in memory. Where it has
-/// parts of variable length (strings, sequences, region references) each such part becomes a slot of 16 bytes, and what
-/// it points to goes to a heap beside the elements:
+/// The stored form of elements. An element whose type has a fixed size is stored as it is in memory. A part of variable
+/// length (string, sequence, region reference) becomes a slot of 16 bytes, and its data goes to a heap next to the
+/// elements:
 ///
 ///   u64 position in the heap plus 1, 0 for null;   u64 length: elements of a sequence, else bytes
 ///
-/// Sequences of elements with slots nest. HDF5's own conversion (H5Tconvert) stands between this and the caller's type,
-/// so what is here is always the file's type, with its pointers into memory.
+/// Sequences of elements with slots are nested. HDF5's own conversion (H5Tconvert) runs between this form and the
+/// caller's type, so types here are always the file's type, with its pointers into memory.
 
 #include <hdf5.h>
 
@@ -25,7 +25,7 @@
 
 namespace sonde::store::h5 {
 
-/// An HDF5 identifier that is released with it; negative: none.
+/// Owns an HDF5 identifier, and releases it; negative: none.
 class Id {
  public:
   Id() = default;
@@ -53,41 +53,42 @@ class Id {
   hid_t id_ = H5I_INVALID_HID;
 };
 
-/// The identifier, or a Failure that names the call.
+/// The identifier. Throws a Failure that names the call if it is negative.
 Id need_id(hid_t id, const char* what);
-/// The same for what answers with a negative number.
+/// The same for functions that return a negative number on failure.
 void need_ok(herr_t status, const char* what);
 
-// HDF5 decodes nothing out of the store but by these: each walks the bytes first (encoded.hpp, encoded_properties.hpp).
-// Errors: io, where the bytes are not what HDF5 makes.
+// All bytes that HDF5 decodes from the store pass through these functions. Each checks the bytes first (encoded.hpp,
+// encoded_properties.hpp). Errors: io, if the bytes are not a valid HDF5 encoding.
 
 std::string encode_type(hid_t type);
 Id decode_type(const std::string& bytes);
-/// For types that HDF5 itself is given to decode.
+/// For types that HDF5 itself will decode.
 void check_type(const std::string& bytes);
 std::string encode_space(hid_t space);
 Id decode_space(const std::string& bytes);
-/// Errors: unsupported, for a list that could not be decoded again.
+/// Errors: unsupported, for a list that could not be decoded later.
 std::string encode_properties(hid_t list, PropertyClass kind);
-/// The default list where there are no bytes.
+/// The default list if there are no bytes.
 Id decode_properties(const std::string& bytes, PropertyClass kind);
 
-/// Does a conversion need what is in the target already (parts of compound types do)? Error: type, no such conversion.
+/// Whether a conversion needs the target's previous contents (for parts of compound types). Error: type, no such
+/// conversion.
 bool needs_background(hid_t from, hid_t to);
 
 class ElementLayout {
  public:
-  /// Errors: unsupported, for references of HDF5 1.12's form (H5T_STD_REF): h5py has none of them.
+  /// Errors: unsupported, for references of HDF5 1.12's type (H5T_STD_REF): h5py does not have them.
   explicit ElementLayout(hid_t type);
 
   bool plain() const { return slots_.empty() && references_.empty(); }
-  /// Strings or sequences of variable length are among its parts.
+  /// Whether its parts include strings or sequences of variable length.
   bool variable() const {
     return std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.kind != Slot::Kind::region; });
   }
   std::size_t memory_bytes() const { return memory_bytes_; }
   std::size_t stored_bytes() const { return stored_bytes_; }
-  /// Replaces the ids that stored references hold, by what `map` says of them; 0 makes a null reference.
+  /// Replaces the ids in stored references by the results of `map`; 0 makes a null reference.
   void map_references(std::byte* stored, std::size_t n, std::string& heap,
                       const std::function<std::uint64_t(std::uint64_t)>& map) const;
 
@@ -108,19 +109,21 @@ class ElementLayout {
 
   std::size_t memory_bytes_ = 0, stored_bytes_ = 0;
   std::vector<Slot> slots_;
-  std::vector<std::size_t> references_;  // where object references are; in memory until runs are known, then stored
+  std::vector<std::size_t>
+      references_;  // offsets of object references: in memory until runs are known, then in stored form
   std::vector<Run> runs_;
 };
 
-/// What references need. Region references are made and read by HDF5 against a location in their file; a fresh object
-/// reference may name its object by an address in the file's shadow (shadow.hpp), and is stored with its true id.
+/// The data that references need. HDF5 makes and reads region references relative to a location in their file. A new
+/// object reference may contain an address in the file's shadow (shadow.hpp), and is stored with the object's id.
 struct ReferenceCodec {
   std::function<std::uint64_t(std::uint64_t reference)> object;
   std::function<std::string(const void* reference)> encode;
   std::function<void(const std::string& encoded, void* reference)> decode;
 };
 
-/// Turns elements in memory into stored ones; `heap` grows by what they point to, and its first byte is at `heap_at`.
+/// Turns elements in memory into stored ones. Their variable parts are appended to `heap`; its first byte is at
+/// `heap_at`.
 class Packer {
  public:
   Packer(std::uint64_t heap_at, std::string& heap, const ReferenceCodec* references)
@@ -134,19 +137,19 @@ class Packer {
   const ReferenceCodec* references_;
 };
 
-/// The way back. What elements point to is from malloc and goes with the Unpacker, unless it is released to whoever
-/// takes the elements, and frees it (H5Treclaim does).
+/// Turns stored elements into elements in memory. Their variable parts are from malloc. The Unpacker frees them, unless
+/// it is released: then the code that takes the elements frees them (H5Treclaim does).
 class Unpacker {
  public:
   struct Want {
     std::uint64_t position;
     MutableBytes into;
   };
-  /// A heap of bytes that elements point into, with what they may claim of it: sequences nest, and a few bytes that
-  /// point to themselves would be any amount of memory.
+  /// The heap that elements point into, with a limit on the memory that they may claim. Sequences are nested: without
+  /// the limit a few bytes that point to themselves would claim any amount of memory.
   struct Heap {
     std::function<void(const std::vector<Want>& wants)> read;
-    /// Throws where an element points outside. Called before anything is allocated for it.
+    /// Throws if an element points outside. Called before memory is allocated for the element.
     std::function<void(std::uint64_t position, std::uint64_t bytes)> claim;
   };
   Unpacker(Heap heap, const ReferenceCodec* references) : heap_(std::move(heap)), references_(references) {}
@@ -165,7 +168,7 @@ class Unpacker {
   std::vector<void*> blocks_;
 };
 
-/// A heap that is a string (attributes): each part of it belongs to one element.
+/// A heap that is a string (for attributes): each part of it belongs to one element.
 Unpacker::Heap heap_in(const std::string& heap);
 
 }  // namespace sonde::store::h5

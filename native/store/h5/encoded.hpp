@@ -1,10 +1,10 @@
 #pragma once
-/// Datatypes and dataspaces as HDF5 encodes them, walked before HDF5 decodes them: before version 2.0 its functions for
-/// that take no length, and follow what the bytes say past their end. Whoever may write a store chooses these bytes.
+/// Checks datatypes and dataspaces in HDF5's encoding before HDF5 decodes them. Before version 2.0, HDF5's decoders
+/// take no length: damaged bytes make them read past the end. Anybody with write access to a store chooses these bytes.
 ///
 /// Source: HDF5 File Format Specification 3.0, IV.A.2.d "The Datatype Message", IV.A.2.b "The Dataspace Message", and
-/// VIII.A "Dataspace selections"; H5Tencode and H5Sencode put two and seven bytes before them (H5T.c, H5S.c).
-/// Pure, without HDF5. Any-thread.
+/// VIII.A "Dataspace selections"; H5Tencode and H5Sencode put two and seven bytes before them (H5T.c, H5S.c). Pure,
+/// without HDF5. Any-thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,19 +17,19 @@ class EncodedWalk {
  public:
   explicit EncodedWalk(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
-  /// What is wrong with an encoded datatype; "" for a sound one. Bytes behind its end are ignored.
+  /// The fault of an encoded datatype; "" for a valid one. Bytes beyond its end are ignored.
   std::string type() {
     Known known;
     return read_message(known) ? "" : why_;
   }
 
-  /// What is wrong with an encoded dataspace; "" for a sound one.
+  /// The fault of an encoded dataspace; "" for a valid one.
   std::string space() {
     if (!has(7) || u8() != dataspace_message || u8() != 0) return say("does not begin as one");
     const unsigned width = u8();
     const std::uint64_t extent = number(4);
-    if (width != 2 && width != 4 && width != 8) return say("has lengths of another width than 2, 4 and 8 B");
-    if (!has(extent)) return say("is longer than what is stored");
+    if (width != 2 && width != 4 && width != 8) return say("has lengths with a width other than 2, 4 and 8 B");
+    if (!has(extent)) return say("is longer than the stored bytes");
     const std::size_t end = at_ + extent;
     unsigned rank = 0;
     if (!read_extent(end, width, rank)) return why_;
@@ -54,19 +54,19 @@ class EncodedWalk {
   }
   bool has(std::uint64_t n) const { return n <= bytes_.size() - at_; }
   unsigned u8() { return std::to_integer<unsigned>(bytes_[at_++]); }
-  /// The caller has asked has().
+  /// The caller must have checked has().
   std::uint64_t number(unsigned n) {
     std::uint64_t out = 0;
     for (unsigned k = 0; k < n; ++k) out |= std::uint64_t{u8()} << (8 * k);
     return out;
   }
-  bool cut() { return no("is longer than what is stored"); }
+  bool cut() { return no("is longer than the stored bytes"); }
   bool skip(std::uint64_t n) {
     if (!has(n)) return cut();
     at_ += n;
     return true;
   }
-  /// A name up to its NUL; in older versions padded to eight bytes.
+  /// Skips a name and its NUL; older versions pad it to eight bytes.
   bool skip_name(unsigned version) {
     std::size_t end = at_;
     while (end < bytes_.size() && bytes_[end] != std::byte{0}) ++end;
@@ -74,7 +74,7 @@ class EncodedWalk {
     const std::size_t length = end - at_ + 1;
     return skip(version >= 3 ? length : (length + 7) / 8 * 8);
   }
-  /// Bytes that a number up to `most` takes (H5VM_limit_enc_size).
+  /// The number of bytes for values up to `most` (H5VM_limit_enc_size).
   static unsigned width_of(std::uint64_t most) {
     unsigned n = 1;
     while (most >>= 8) ++n;
@@ -114,28 +114,29 @@ class EncodedWalk {
       case 2:  // times
         if (!has(2)) return cut();
         return number(2) <= bits || no("has bits outside of a number");
-      case 3: return true;                // texts of a fixed length
+      case 3: return true;                // strings of fixed length
       case 5: return skip(flags & 0xff);  // opaque: a tag
       case 6: return read_members(bytes, flags & 0xffff, version, depth);
       case 7: return true;  // references
       case 8: {             // enumerations
         Known base;
         if (!read_type(base, depth + 1)) return false;
-        if (base.kind != 0 || base.bytes != bytes) return no("has an enumeration of what are no integers of its size");
+        if (base.kind != 0 || base.bytes != bytes)
+          return no("has an enumeration whose base is not an integer of its size");
         const std::uint64_t members = flags & 0xffff;
         for (std::uint64_t k = 0; k < members; ++k)
           if (!skip_name(version)) return false;
         return skip(members * bytes);
       }
-      case 9: {  // sequences and texts of variable length
+      case 9: {  // sequences and strings of variable length
         Known base;
         return read_type(base, depth + 1);
       }
       case 10: {  // arrays
-        if (version < 2) return no("has an array in a version that has none");
+        if (version < 2) return no("has an array in a version without arrays");
         if (!has(1)) return cut();
         const unsigned rank = u8();
-        if (rank < 1 || rank > max_rank) return no("has an array of another rank than 1 to 32");
+        if (rank < 1 || rank > max_rank) return no("has an array with a rank other than 1 to 32");
         if (version < 3 && !skip(3)) return false;
         if (!has(4 * std::uint64_t{rank})) return cut();
         std::uint64_t elements = 1;
@@ -149,10 +150,10 @@ class EncodedWalk {
         return elements * base.bytes == bytes || no("has an array whose elements do not add up to its size");
       }
       case 11: {  // complex numbers
-        if (version < 5) return no("has a complex number in a version that has none");
+        if (version < 5) return no("has a complex number in a version without them");
         Known base;
         if (!read_type(base, depth + 1)) return false;
-        return (base.kind == 1 && 2 * base.bytes == bytes) || no("has a complex number of what are no two floats");
+        return (base.kind == 1 && 2 * base.bytes == bytes) || no("has a complex number that is not two floats");
       }
       default: return no("has a part of an unknown class");
     }
@@ -167,7 +168,7 @@ class EncodedWalk {
       const std::uint64_t offset = number(width);
       if (version == 1) {
         if (!has(28)) return cut();
-        if (u8() != 0) return no("has a member with dimensions, as nobody writes them any more");
+        if (u8() != 0) return no("has a member with dimensions, an obsolete form");
         skip(27);
       }
       Known member;
@@ -184,7 +185,7 @@ class EncodedWalk {
     const unsigned flags = u8(), kind = u8();
     if (version != 1 && version != 2) return no("has a version other than 1 and 2");
     if (rank > max_rank) return no("has more than 32 dims");
-    if (version == 2 && (kind > 2 || (kind == 1) != (rank > 0))) return no("has dims that do not fit its kind");
+    if (version == 2 && (kind > 2 || (kind == 1) != (rank > 0))) return no("has dims that do not match its kind");
     if (flags & ~1u) return no("has flags other than 0 and 1");
     const std::uint64_t wanted = (version == 1 ? 4 : 0) + std::uint64_t{rank} * width * (flags & 1 ? 2 : 1);
     if (end - at_ < wanted) return no("has an extent that is cut off");
@@ -203,9 +204,9 @@ class EncodedWalk {
 
   bool right_rank(unsigned rank) {
     if (!has(4)) return cut();
-    return (number(4) == rank && rank > 0) || no("has a selection of another rank than its own");
+    return (number(4) == rank && rank > 0) || no("has a selection whose rank is not the dataspace's");
   }
-  /// `count` groups of `each` numbers of `width` bytes.
+  /// Skips `count` groups of `each` numbers of `width` bytes.
   bool skip_numbers(std::uint64_t count, std::uint64_t each, unsigned width) {
     if (count > max_blocks) return cut();
     return skip(count * each * width);
@@ -218,7 +219,7 @@ class EncodedWalk {
     } else if (version == 2) {
       if (!has(1)) return cut();
       width = u8();
-      if (width != 2 && width != 4 && width != 8) return no("has a selection with numbers of another width");
+      if (width != 2 && width != 4 && width != 8) return no("has a selection with numbers of an unknown width");
     } else {
       return no("has a selection of an unknown version");
     }
@@ -238,12 +239,12 @@ class EncodedWalk {
       regular = (flags & 1) != 0;
       if (flags & ~1u) return no("has a selection with unknown flags");
       if (version == 2) {
-        if (!regular) return no("has a selection of blocks that is not as its version says");
+        if (!regular) return no("has a selection of blocks that does not match its version");
         width = 8;
         skip(4);
       } else {
         width = u8();
-        if (width != 2 && width != 4 && width != 8) return no("has a selection with numbers of another width");
+        if (width != 2 && width != 4 && width != 8) return no("has a selection with numbers of an unknown width");
       }
     } else {
       return no("has a selection of an unknown version");
@@ -257,14 +258,14 @@ class EncodedWalk {
   std::span<const std::byte> bytes_;
   std::size_t at_ = 0;
   std::string why_;
-  bool points_ = false;  // a part of the type is a pointer or a reference where it is in memory
+  bool points_ = false;  // part of the type is a pointer or a reference in memory
 };
 
-/// What is wrong with what H5Tencode is said to have made; "" for nothing.
+/// The fault of bytes that should be H5Tencode's output; "" for none.
 inline std::string wrong_with_type(const std::string& bytes) {
   return EncodedWalk(std::as_bytes(std::span(bytes))).type();
 }
-/// The same of H5Sencode.
+/// The same for H5Sencode.
 inline std::string wrong_with_space(const std::string& bytes) {
   return EncodedWalk(std::as_bytes(std::span(bytes))).space();
 }

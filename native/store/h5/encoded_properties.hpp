@@ -1,10 +1,10 @@
 #pragma once
-/// Property lists as H5Pencode2 makes them, walked before HDF5 decodes them: H5Pdecode takes no length in any version,
-/// and follows what the bytes say past their end. Whoever may write a store chooses these bytes.
+/// Checks property lists in the encoding of H5Pencode2 before HDF5 decodes them. H5Pdecode takes no length in any
+/// version: damaged bytes make it read past the end. Anybody with write access to a store chooses these bytes.
 ///
-/// Source: HDF5 1.14 and 2.0, whose encodings of these classes are the same: H5Pencdec.c (the frame and plain numbers),
-/// H5Pocpl.c, H5Pdcpl.c, H5Pgcpl.c, H5Pfcpl.c (the properties of each class). Chunks over 2^32 are HDF5 2.0's.
-/// Pure, without HDF5. Any-thread.
+/// Source: HDF5 1.14 and 2.0, which encode these classes in the same way: H5Pencdec.c (the frame and plain numbers),
+/// H5Pocpl.c, H5Pdcpl.c, H5Pgcpl.c, H5Pfcpl.c (the properties of each class). Only HDF5 2.0 has chunks over 2^32. Pure,
+/// without HDF5. Any-thread.
 
 #include <algorithm>
 #include <cstddef>
@@ -18,14 +18,14 @@
 
 namespace sonde::store::h5 {
 
-/// The classes that the connector stores, by the number that HDF5 writes for each (H5P_plist_type_t).
+/// The classes that the connector stores, with HDF5's number for each (H5P_plist_type_t).
 enum class PropertyClass : std::uint8_t { file = 3, dataset = 5, group = 9, datatype = 11 };
 
 class PropertyWalk : private EncodedWalk {
  public:
   explicit PropertyWalk(std::span<const std::byte> bytes) : EncodedWalk(bytes) {}
 
-  /// What is wrong with an encoded property list of this class; "" for a sound one.
+  /// The fault of an encoded property list of this class; "" for a valid one.
   std::string list(PropertyClass wanted) { return read_list(wanted) ? "" : why_; }
 
  private:
@@ -40,7 +40,7 @@ class PropertyWalk : private EncodedWalk {
     for (;;) {
       std::string_view name;
       if (!read_name(name)) return false;
-      if (name.empty()) return at_ == bytes_.size() || no("goes on behind its end");
+      if (name.empty()) return at_ == bytes_.size() || no("continues beyond its end");
       unsigned number = 0;
       if (!find(wanted, name, number)) return no("has a property that its class does not have");
       if (seen >> number & 1) return no("has a property twice");
@@ -116,19 +116,19 @@ class PropertyWalk : private EncodedWalk {
     if (!has(1)) return cut();
     return u8() <= most || no_such_value();
   }
-  /// `count` numbers of four bytes, with the width before them.
+  /// `count` numbers of four bytes, after a byte with their width.
   bool u32_between(std::uint64_t least, std::uint64_t most, unsigned count = 1) {
     if (!has(1 + 4 * std::uint64_t{count})) return cut();
-    if (u8() != 4) return no("has a number of another width than its own");
+    if (u8() != 4) return no("has a number with the wrong width");
     for (unsigned k = 0; k < count; ++k)
       if (const std::uint64_t value = number(4); value < least || value > most) return no_such_value();
     return true;
   }
-  /// A number in as few bytes as it takes, with their number before them.
+  /// A number in the smallest number of bytes, after a byte with that number.
   bool sized(std::uint64_t& value) {
     if (!has(1)) return cut();
     const unsigned width = u8();
-    if (width < 1 || width > 8) return no("has a number of another width than 1 to 8 B");
+    if (width < 1 || width > 8) return no("has a number with a width other than 1 to 8 B");
     if (!has(width)) return cut();
     value = number(width);
     return width_of(value) == width || no("has a number that takes more bytes than it needs");
@@ -172,14 +172,14 @@ class PropertyWalk : private EncodedWalk {
   bool group_info() { return skip(12); }
   bool link_info() {
     if (!has(5)) return cut();
-    if (u8() != 4) return no("has a number of another width than its own");
+    if (u8() != 4) return no("has a number with the wrong width");
     const std::uint64_t order = number(4);
-    return order == 0 || order == 1 || order == 3 || no_such_value();  // what is indexed is tracked
+    return order == 0 || order == 1 || order == 3 || no_such_value();  // an indexed order is also tracked
   }
   bool header_flags() { return u8_up_to(0x3f); }  // H5O_HDR_ALL_FLAGS
   bool filters() {
     if (!has(1)) return cut();
-    if (u8() != 4) return no("has a number of another width than its own");
+    if (u8() != 4) return no("has a number with the wrong width");
     std::uint64_t count = 0;
     if (!sized(count)) return false;
     if (count > max_filters) return no("has more than 32 filters");
@@ -187,8 +187,9 @@ class PropertyWalk : private EncodedWalk {
       if (!has(9)) return cut();
       const std::uint64_t id = number(4), flags = number(4);
       const unsigned named = u8();
-      if (id > 65535 || flags > 0xff || named > 1) return no("has a filter that cannot be one");
-      // HDF5 reads a name up to its NUL, which may stand behind these bytes: the end of the list is one at the latest.
+      if (id > 65535 || flags > 0xff || named > 1) return no("has a filter with impossible values");
+      // HDF5 reads a name up to its NUL, which may lie beyond these bytes. The NUL at the end of the list is the last
+      // possible one.
       if (named && !skip(filter_name)) return false;
       std::uint64_t values = 0;
       if (!sized(values)) return false;
@@ -210,7 +211,7 @@ class PropertyWalk : private EncodedWalk {
       width = 8;
       if (kind != 2) return no("has a layout of an unknown kind");
     }
-    if (kind == 3) return no("has a virtual layout, which the store does not keep");
+    if (kind == 3) return no("has a virtual layout, which the store does not support");
     if (kind > 3) return no("has a layout of an unknown kind");
     if (kind != 2) return true;  // compact, contiguous
     if (!has(1)) return cut();
@@ -218,7 +219,7 @@ class PropertyWalk : private EncodedWalk {
     if (rank > max_rank) return no("has chunks of more than 32 axes");
     if (!has(std::uint64_t{rank} * width)) return cut();
     for (unsigned k = 0; k < rank; ++k)
-      if (number(width) == 0) return no("has chunks without extent");
+      if (number(width) == 0) return no("has an empty chunk");
     return true;
   }
 
@@ -227,7 +228,7 @@ class PropertyWalk : private EncodedWalk {
     const unsigned when_allocated = u8(), when_filled = u8();
     if (when_allocated > 3 || when_filled > 2) return no_such_value();
     const std::uint64_t bytes = number(8);
-    if (bytes == 0 || bytes == std::numeric_limits<std::uint64_t>::max()) return true;  // HDF5's own, or undefined
+    if (bytes == 0 || bytes == std::numeric_limits<std::uint64_t>::max()) return true;  // HDF5's default, or undefined
     if (!skip(bytes)) return false;
     std::uint64_t type_bytes = 0;
     if (!sized(type_bytes)) return false;
@@ -235,18 +236,18 @@ class PropertyWalk : private EncodedWalk {
     EncodedType type(bytes_.subspan(at_, type_bytes));
     at_ += type_bytes;
     if (!type.read()) return no(type.why().c_str());
-    // HDF5 frees what such a value points to when it closes the list, wherever that is.
-    if (type.points()) return no("has a fill value with pointers or references, which are kept elsewhere");
-    return type.bytes() == bytes || no("has a fill value of another size than its type");
+    // HDF5 frees the target of such a value when it closes the list, even if the pointer is invalid.
+    if (type.points()) return no("has a fill value with pointers or references, which are stored elsewhere");
+    return type.bytes() == bytes || no("has a fill value whose size is not its type's");
   }
 
   bool external_files() {
     std::uint64_t count = 0;
     if (!sized(count)) return false;
-    return count == 0 || no("names external files, which the store does not keep");
+    return count == 0 || no("names external files, which the store does not support");
   }
 
-  /// A type that fills its bytes.
+  /// A type whose encoding fills its bytes exactly.
   class EncodedType : private EncodedWalk {
    public:
     explicit EncodedType(std::span<const std::byte> bytes) : EncodedWalk(bytes) {}
@@ -263,7 +264,7 @@ class PropertyWalk : private EncodedWalk {
   };
 };
 
-/// What is wrong with what H5Pencode2 is said to have made of a list of this class; "" for nothing.
+/// The fault of bytes that should be H5Pencode2's output for a list of this class; "" for none.
 inline std::string wrong_with_properties(const std::string& bytes, PropertyClass wanted) {
   return PropertyWalk(std::as_bytes(std::span(bytes))).list(wanted);
 }

@@ -1,6 +1,6 @@
 #pragma once
-/// What went wrong inside the HDF5 connector. Thrown within it only: connector.cpp catches all at HDF5's border and
-/// pushes the text on HDF5's error stack. Any-thread.
+/// The exception of the HDF5 connector. It is used only inside the connector: connector.cpp catches every exception
+/// before it returns to HDF5, and pushes its text on HDF5's error stack. Any-thread.
 
 #include <stdexcept>
 #include <string>
@@ -22,7 +22,7 @@ class Failure : public std::runtime_error {
 
 [[noreturn]] inline void fail(Why why, const std::string& text) { throw Failure(why, text); }
 
-/// The store's own error, with what to do about it.
+/// Throws the store's own error, with its hint.
 [[noreturn]] inline void fail(const Error& error, const std::string& doing) {
   fail(Why::io,
        doing + ": " + error.what + " [" + error.code + "]" + (error.hint.empty() ? "" : "; hint: " + error.hint));

@@ -28,10 +28,10 @@ void* open(const char* name, unsigned flags, hid_t access, hid_t, void**) {
   });
 }
 
-// Identifiers of HDF5 that belong to a file; how H5Fget_obj_ids is answered.
+// The HDF5 identifiers that belong to a file: the answer to H5Fget_obj_ids.
 struct Census {
   const FileState* file;
-  bool local;  // those of this H5Fopen only, not of others of the same file
+  bool local;  // only identifiers of this H5Fopen, not others of the same file
   std::vector<hid_t> found;
   H5I_type_t type;
 };
@@ -104,7 +104,7 @@ herr_t get(void* object, H5VL_file_get_args_t* args, hid_t, void**) {
         return;
       }
     }
-    fail(Why::unsupported, "a question about files that this connector does not know");
+    fail(Why::unsupported, "a query about files that this connector does not know");
   });
 }
 
@@ -152,7 +152,7 @@ herr_t optional(void* object, H5VL_optional_args_t* args, hid_t, void**) {
       case H5VL_NATIVE_FILE_GET_FREE_SPACE: *ask.get_freespace.size = 0; return;
       case H5VL_NATIVE_FILE_POST_OPEN: return;
       case H5VL_NATIVE_FILE_START_SWMR_WRITE:
-        // Readers see whole batches anyway; what remains of SWMR is that the flag is seen.
+        // Readers always see whole batches. So SWMR only sets a visible flag.
         if (!(place_of(object).file->intent & H5F_ACC_RDWR)) {
           fail(Why::read_only, "no write intent on file: it is open read-only; hint: open it with r+ or a");
         }

@@ -52,8 +52,8 @@ void copy_link_properties(hid_t from, hid_t to) {
   need_ok(H5Pset_link_creation_order(to, order), "an order of links");
   need_ok(H5Pget_link_phase_change(from, &compact, &dense), "numbers of links");
   need_ok(H5Pset_link_phase_change(to, compact, dense), "numbers of links");
-  need_ok(H5Pget_est_link_info(from, &entries, &length), "links as they are foreseen");
-  need_ok(H5Pset_est_link_info(to, entries, length), "links as they are foreseen");
+  need_ok(H5Pget_est_link_info(from, &entries, &length), "the estimated links");
+  need_ok(H5Pset_est_link_info(to, entries, length), "the estimated links");
 }
 
 }  // namespace
@@ -99,7 +99,7 @@ void link_new(const Seat& seat, const ObjectPtr& object, hid_t link_creation) {
 }
 
 Place make_group(const Place& parent, const std::string& name) {
-  // As HDF5 has it, a group on the way has its links as the group above it does.
+  // As in HDF5, a group that is made on the way gets the link properties of the group above it.
   const Id above = creation_of(parent), creation = need_id(H5Pcreate(H5P_GROUP_CREATE), "a property list");
   copy_link_properties(above, creation);
   auto made = new_group(parent, creation);
@@ -158,8 +158,8 @@ class Copier {
     return made;
   }
 
-  /// References in what was copied lead to the copies; with the flag, what they lead to is copied too. Between files
-  /// they would lead nowhere else.
+  /// References in the copied objects lead to the copies. With the flag, their targets are copied too. Between files a
+  /// reference can only lead to a copy.
   void mend_references() {
     const bool expand = flags_ & H5O_COPY_EXPAND_REFERENCE_FLAG;
     if (!expand && &from_.container() == &to_) {
@@ -175,7 +175,7 @@ class Copier {
           return 0;
         }
         const auto copied = copy({source.file, source.container().object(id), ""}, 0);
-        to_.adjust(*copied, 1);  // no link leads to it, so its reference is what keeps it
+        to_.adjust(*copied, 1);  // no link leads to it, so only its reference needs it
         return copied->id;
       };
       const auto holds = [](const std::string& type) { return H5Tdetect_class(decode_type(type), H5T_REFERENCE) > 0; };
@@ -205,7 +205,7 @@ class Copier {
       if (link.kind == Link::Kind::hard) {
         target = follow(place, name, link, H5P_LINK_ACCESS_DEFAULT);
       } else if (expand) {
-        target = try_walk(place, name);  // a dangling link stays one
+        target = try_walk(place, name);  // a dangling link remains dangling
       }
       if (target) {
         const auto child = target->file->container == place.file->container || link.kind == Link::Kind::hard
@@ -327,7 +327,7 @@ herr_t get(void* object, H5VL_group_get_args_t* args, hid_t, void**) {
         return;
       }
     }
-    fail(Why::unsupported, "a question about groups that this connector does not know");
+    fail(Why::unsupported, "a query about groups that this connector does not know");
   });
 }
 
@@ -383,7 +383,7 @@ herr_t optional(void* object, H5VL_optional_args_t* args, hid_t, void**) {
       const Id id = register_place(group);
       const auto names = ordered_links(group, H5_INDEX_NAME, H5_ITER_INC);
       if (ask.idx > 0 && ask.idx >= names.size()) {
-        fail(Why::invalid, "the first link to visit lies behind the last of the group");
+        fail(Why::invalid, "the first link to visit is beyond the group's last link");
       }
       herr_t answer = 0;
       for (hsize_t k = ask.idx; k < names.size() && answer == 0; ++k) {

@@ -1,5 +1,5 @@
 #pragma once
-/// Making objects in groups, and what property lists say of them.
+/// Creates objects in groups, and reads their property lists.
 
 #include <string>
 
@@ -7,7 +7,7 @@
 
 namespace sonde::store::h5 {
 
-/// What the header needs to know from a creation property list.
+/// Copies the facts that the header needs from a creation property list.
 void root_properties(Object& root, hid_t file_creation);
 void common_properties(Object& object, hid_t creation);
 
@@ -19,12 +19,12 @@ Place make_group(const Place& parent, const std::string& name);
 /// A group's creation properties. The root group's are in its file's.
 Id creation_of(const Place& group);
 
-/// The committed type of the same file that `type` is; 0: none.
+/// The committed type in the same file that `type` refers to; 0: none.
 ObjectId named_type_of(const Place& place, hid_t type);
-/// A type as the caller may have it: the committed one, if there is one, else a copy.
+/// A type for the caller: the committed one, if there is one, else a copy.
 Id type_id(const Place& place, ObjectId named_type, const std::string& encoded);
 
-/// Copies an object, and with it what lies beneath unless `flags` (H5O_COPY_*) say otherwise.
+/// Copies an object and all below it, unless `flags` (H5O_COPY_*) say otherwise.
 ObjectPtr copy_object(const Place& from, Container& to, unsigned flags);
 
 }  // namespace sonde::store::h5

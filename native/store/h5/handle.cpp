@@ -27,24 +27,24 @@ std::vector<FilePtr>& unclaimed() {
   return *all;
 }
 
-constexpr std::string_view by_id = "\x01id:";  // a path of the connector's own: leads to an object by its id
+constexpr std::string_view by_id = "\x01id:";  // a path of the connector's own: finds an object by its id
 constexpr int links_max = 16;
 
-// Lets go of a file that nobody has open any more. Whoever closed it before was told if it could not be flushed.
+// Releases a file that nobody has open any more. If it could not be flushed, the call that closed it has reported that.
 void close_if_done(const FilePtr& file) noexcept {
   if (file->has_id || file->handles > 0 || !files().contains(file->native)) {
     return;
   }
   if (call_depth > 1) {
-    unclaimed().push_back(file);  // the call that is under way may be about to open something in it
+    unclaimed().push_back(file);  // the present call may still open something in it
     return;
   }
-  const auto closed = files().extract(file->native);  // the argument may be the map's own
+  const auto closed = files().extract(file->native);  // a copy: the argument may be the map's own
   try {
     closed.mapped()->container->flush(false);
   } catch (const std::exception& failure) {
     if (!closed.mapped()->told) {
-      std::fprintf(stderr, "sonde: error: %s\n", failure.what());  // HDF5 has nobody left to tell
+      std::fprintf(stderr, "sonde: error: %s\n", failure.what());  // no HDF5 call is left to report it
     }
   }
 }
@@ -61,14 +61,13 @@ FileState::~FileState() {
 
 namespace {
 
-// A script that asks for a driver of its own means a place that is not the store.
+// A program that asks for its own driver wants a file outside the store.
 void check_driver(hid_t access) {
   const hid_t driver = H5Pget_driver(access);
   if (driver != H5FD_SEC2 && driver != H5FD_STDIO && driver != H5FD_CORE && driver != H5FD_LOG) {
     fail(Why::unsupported,
-         "files of this driver (Python objects, split, family, multi, MPI, S3 …) are not for the store; hint: open "
-         "them in a "
-         "process without HDF5_VOL_CONNECTOR, or leave the driver out");
+         "files of this driver (Python objects, split, family, multi, MPI, S3 …) are not supported in the store; hint: "
+         "open them in a process without HDF5_VOL_CONNECTOR, or leave the driver out");
   }
   void* image = nullptr;
   std::size_t bytes = 0;
@@ -181,7 +180,7 @@ std::string joined(const std::string& path, std::string_view name) {
   return path.back() == '/' ? path + std::string(name) : path + "/" + std::string(name);
 }
 
-// The next component of a path; "." and "" are passed over.
+// Takes the next component of a path; skips "." and "".
 std::string_view next_name(std::string_view& path) {
   for (;;) {
     const auto begin = path.find_first_not_of('/');
@@ -251,7 +250,7 @@ Place follow(const Place& group, std::string_view name, const Link& link, hid_t 
     case Link::Kind::external: break;
   }
   check_depth(depth, name);
-  // As HDF5 does: as it is named, else beside the file that the link is in.
+  // As in HDF5: the name as given, else in the folder of the file that contains the link.
   unsigned intent = group.file->intent;
   Id access;
   if (link_access > 0 && link_access != H5P_LINK_ACCESS_DEFAULT && H5Pisa_class(link_access, H5P_LINK_ACCESS) > 0) {
@@ -390,7 +389,7 @@ std::pair<std::string, Link> link_at(const Place& group, H5_index_t index, H5_it
   auto& container = group.container();
   const auto& links = container.links(*group.object);
   if (n >= links.size()) {
-    fail(Why::invalid, "link " + std::to_string(n) + " is asked for; the group has " + std::to_string(links.size()));
+    fail(Why::invalid, "link " + std::to_string(n) + " is requested; the group has " + std::to_string(links.size()));
   }
   const auto at = order == H5_ITER_DEC ? links.size() - 1 - n : n;
   if (index == H5_INDEX_CRT_ORDER && !group.object->tracks_link_order) {
@@ -491,7 +490,7 @@ std::string find_path(Container& container, ObjectId id) {
 }
 
 ReferenceCodec reference_codec(const FilePtr& file) {
-  // Region references are HDF5's, and made against an identifier in the file: one of its root group.
+  // HDF5 makes region references relative to an identifier in the file: here one of its root group.
   auto location = [file] { return register_place({file, file->container->object(root_id), "/"}); };
   ReferenceCodec codec;
   codec.object = [file](std::uint64_t reference) { return id_behind(*file, reference); };

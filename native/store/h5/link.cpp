@@ -33,7 +33,7 @@ H5L_info2_t info_of(const Link& link, bool tracks_order) {
   return info;
 }
 
-// The link that a location names, not what it leads to.
+// The link at a location, not its target.
 std::pair<Place, std::pair<std::string, Link>> find(void* object, const H5VL_loc_params_t* at) {
   const auto from = place_of(object);
   if (at->type == H5VL_OBJECT_BY_IDX) {
@@ -42,7 +42,7 @@ std::pair<Place, std::pair<std::string, Link>> find(void* object, const H5VL_loc
     return {group, link_at(group, by.idx_type, by.order, by.n)};
   }
   if (at->type != H5VL_OBJECT_BY_NAME) {
-    fail(Why::unsupported, "a link is named by its name or its place");
+    fail(Why::unsupported, "a link must be given by its name or its index");
   }
   const auto to = seat(from, at->loc_data.loc_by_name.name);
   const Link* const link = to.name.empty() ? nullptr : to.group.container().find_link(*to.group.object, to.name);
@@ -54,7 +54,7 @@ std::pair<Place, std::pair<std::string, Link>> find(void* object, const H5VL_loc
 
 const char* name_in(const H5VL_loc_params_t* at) {
   if (at->type != H5VL_OBJECT_BY_NAME) {
-    fail(Why::unsupported, "a new link is named by its name");
+    fail(Why::unsupported, "a new link must be given by its name");
   }
   return at->loc_data.loc_by_name.name;
 }
@@ -73,7 +73,7 @@ std::uint8_t charset_of(hid_t creation) {
   return static_cast<std::uint8_t>(charset);
 }
 
-// As HDF5 has it (H5G_normalize): one slash between names, and none behind the last.
+// As in HDF5 (H5G_normalize): one slash between names, and none after the last.
 std::string normalized(std::string_view path) {
   std::string out;
   for (const char c : path) {
@@ -112,7 +112,7 @@ herr_t create(H5VL_link_create_args_t* args, void* object, const H5VL_loc_params
         } else {
           const auto& ud = args->args.ud;
           if (ud.type != H5L_TYPE_EXTERNAL) {
-            fail(Why::unsupported, "links of a user's own type cannot be kept in the store; external links can");
+            fail(Why::unsupported, "the store does not support user-defined links; hint: use an external link");
           }
           const std::string_view value(static_cast<const char*>(ud.buf), ud.buf_size);
           const auto end = value.find('\0', 1);
@@ -180,11 +180,11 @@ herr_t get(void* object, const H5VL_loc_params_t* at, H5VL_link_get_args_t* args
         return;
       }
     }
-    fail(Why::unsupported, "a question about links that this connector does not know");
+    fail(Why::unsupported, "a query about links that this connector does not know");
   });
 }
 
-// A visit reaches each group once, however many links lead to it.
+// A visit reaches each group once, even if several links lead to it.
 struct Visit {
   H5VL_link_iterate_args_t& ask;
   Id location;
@@ -194,7 +194,7 @@ struct Visit {
     for (const auto& name : ordered_links(group, index(group), ask.order)) {
       const Link* const found = group.container().find_link(*group.object, name);
       if (!found) {
-        continue;  // the caller's function has removed it
+        continue;  // the caller's callback has removed it
       }
       const Link link = *found;
       const auto info = info_of(link, group.object->tracks_link_order);
@@ -233,7 +233,7 @@ herr_t specific(void* object, const H5VL_loc_params_t* at, H5VL_link_specific_ar
       case H5VL_LINK_EXISTS: {
         const std::string_view path = name_in(at);
         const auto to = seat(place_of(object), path);
-        // No link leads to "." or "/"; HDF5 answers so, but for "/" itself.
+        // No link leads to "." or "/". HDF5 reports that too, except for "/" itself.
         *args->args.exists.exists =
             to.name.empty() ? path == "/" : to.group.container().find_link(*to.group.object, to.name) != nullptr;
         return 0;
@@ -251,7 +251,7 @@ herr_t specific(void* object, const H5VL_loc_params_t* at, H5VL_link_specific_ar
         const auto names = ordered_links(group, ask.idx_type, ask.order);
         const hsize_t first = ask.idx_p ? *ask.idx_p : 0;
         if (first > 0 && first >= names.size()) {
-          fail(Why::invalid, "the first link to visit lies behind the last of the group");
+          fail(Why::invalid, "the first link to visit is beyond the group's last link");
         }
         herr_t answer = 0;
         for (hsize_t k = first; k < names.size() && answer == 0; ++k) {

@@ -48,7 +48,7 @@ herr_t get(void* object, const H5VL_loc_params_t* at, H5VL_object_get_args_t* ar
     const auto place = locate(object, at);
     switch (args->op_type) {
       case H5VL_OBJECT_GET_FILE:
-        // HDF5 makes an identifier of it, unless the file still has one.
+        // HDF5 makes a new identifier for it, unless the file still has one.
         *args->args.get_file.file = place.file->native;
         place.file->has_id = true;
         return;
@@ -56,7 +56,7 @@ herr_t get(void* object, const H5VL_loc_params_t* at, H5VL_object_get_args_t* ar
         auto& ask = args->args.get_name;
         auto path = place.path;
         if (!path.empty()) {
-          // Links may have changed since it was opened.
+          // Links may have changed since the object was opened.
           const auto now = try_walk({place.file, place.container().object(root_id), "/"}, path);
           if (!now || now->object != place.object) {
             path.clear();
@@ -72,7 +72,7 @@ herr_t get(void* object, const H5VL_loc_params_t* at, H5VL_object_get_args_t* ar
       case H5VL_OBJECT_GET_TYPE: *args->args.get_type.obj_type = object_type(place.object->kind); return;
       case H5VL_OBJECT_GET_INFO: *args->args.get_info.oinfo = info_of(place); return;
     }
-    fail(Why::unsupported, "a question about objects that this connector does not know");
+    fail(Why::unsupported, "a query about objects that this connector does not know");
   });
 }
 
@@ -91,7 +91,7 @@ struct Visit {
       }
       const auto child = follow(group, name, Link(*found), H5P_LINK_ACCESS_DEFAULT);
       const auto path = prefix + name;
-      // As HDF5 has it: each group is entered once, but only objects that have several links are remembered as seen.
+      // As in HDF5: each group is entered once, but only objects with several links are remembered as seen.
       if (child.object->links_to <= 1 || seen.insert(child.object->id).second) {
         const auto info = info_of(child);
         if (const herr_t answer = ask.op(location, path.c_str(), &info, ask.op_data); answer != 0) {
@@ -120,7 +120,7 @@ herr_t specific(void* object, const H5VL_loc_params_t* at, H5VL_object_specific_
         *args->args.exists.exists = leads_to_object(place_of(object), at->loc_data.loc_by_name.name);
         return 0;
       case H5VL_OBJECT_LOOKUP: {
-        // A reference is about to be made. If it is one to a region, HDF5 will look for the dataset in the shadow.
+        // A reference will be made. For a region reference HDF5 looks for the dataset in the shadow.
         const auto place = locate(object, at);
         auto token = place.object->id;
         if (place.object->kind == Kind::dataset && place.object->space_class != 2) {
@@ -166,12 +166,12 @@ herr_t optional(void* object, const H5VL_loc_params_t* at, H5VL_optional_args_t*
       case H5VL_NATIVE_OBJECT_SET_COMMENT:
         if (const std::string text = ask.set_comment.comment ? ask.set_comment.comment : "";
             text != place.object->comment) {
-          place.container().changed(*place.object);  // refuses a file that is open read-only
+          place.container().changed(*place.object);  // fails for a file that is open read-only
           place.object->comment = text;
         }
         return;
       case H5VL_NATIVE_OBJECT_GET_NATIVE_INFO:
-        // There is no object header, nor B-tree or heap, whose size could be told.
+        // The store has no object header, B-tree or heap whose size could be reported.
         *ask.get_native_info.ninfo = {};
         return;
       default: fail(Why::unsupported, "an operation on objects that only files of HDF5's own have");

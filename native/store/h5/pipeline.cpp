@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t scaleoffset_has_fill = 7;  // H5Z_SCALEOFFSET_PARM_FILAVAIL of H5Zscaleoffset.c
 
-// The native connector's operations beyond the common ones go by number.
+// Operations of the native connector beyond the common ones are called by number.
 void chunk_operation(void* twin, int operation, H5VL_native_dataset_optional_args_t& args, hid_t transfer,
                      const char* what) {
   H5VL_optional_args_t call{operation, &args};
@@ -25,14 +25,14 @@ void chunk_operation(void* twin, int operation, H5VL_native_dataset_optional_arg
   }
 }
 
-// values: least and most bytes of a chunk that comes this way back; how long its buffer is to be at least.
+// values: the minimum and maximum size of a chunk on its way back, and the minimum size of its buffer.
 std::size_t guard(unsigned flags, std::size_t count, const unsigned* values, std::size_t bytes, std::size_t* room,
                   void** buffer) {
   if (!(flags & H5Z_FLAG_REVERSE)) {
     return bytes;
   }
   if (count != 3 || bytes < values[0] || bytes > values[1]) {
-    return 0;  // HDF5 takes it as a failure
+    return 0;  // HDF5 treats this as a failure
   }
   const std::size_t wanted = values[2];
   if (bytes < wanted) {
@@ -49,7 +49,7 @@ std::size_t guard(unsigned flags, std::size_t count, const unsigned* values, std
   return bytes;
 }
 
-// Registered once, under a number of those for tests that nobody has taken.
+// Registered once, under the first free number of the range for tests.
 H5Z_filter_t guard_id() {
   static const H5Z_filter_t id = [] {
     constexpr H5Z_filter_t first = 511, last = 256;
@@ -64,7 +64,7 @@ H5Z_filter_t guard_id() {
   return id;
 }
 
-// One of ours follows it in the twin.
+// Whether a guard of ours follows this filter in the twin.
 bool needs_guard(H5Z_filter_t id) {
   return id == H5Z_FILTER_FLETCHER32 || id == H5Z_FILTER_SZIP || id == H5Z_FILTER_NBIT || id == H5Z_FILTER_SCALEOFFSET;
 }
@@ -82,7 +82,7 @@ void add_guard(hid_t list, std::uint64_t least, std::uint64_t most, std::uint64_
 }  // namespace
 
 std::vector<Filter> filters_of(hid_t properties) {
-  constexpr std::size_t most = 256;  // HDF5 hands out no more
+  constexpr std::size_t most = 256;  // HDF5 returns no more
   std::vector<Filter> all(static_cast<std::size_t>(std::max(0, H5Pget_nfilters(properties))));
   for (unsigned k = 0; k < all.size(); ++k) {
     auto& filter = all[k];
@@ -91,10 +91,10 @@ std::vector<Filter> filters_of(hid_t properties) {
     filter.id = H5Pget_filter2(properties, k, &filter.flags, &count, nullptr, 0, nullptr, &config);
     if (filter.id >= 0 && count > most) {
       if (filter.id == H5Z_FILTER_NBIT) {
-        continue;  // it makes them anew from the type
+        continue;  // the filter computes them again from the type
       }
       fail(Why::unsupported, "filter " + std::to_string(filter.id) + " has " + std::to_string(count) +
-                                 " parameters; HDF5 hands out " + std::to_string(most));
+                                 " parameters; HDF5 returns at most " + std::to_string(most));
     }
     filter.values.resize(count);
     if (filter.id < 0 ||
@@ -111,7 +111,7 @@ Pipeline::Pipeline(hid_t properties, hid_t element, const std::vector<std::uint6
       first_(chunk.size(), 0),
       second_(chunk.size(), 0) {
   if (given_.empty()) {
-    fail(Why::io, "a dataset in the store is damaged: it is filtered, and has no filter");
+    fail(Why::io, "a dataset in the store is damaged: it is filtered, but has no filter");
   }
   const Id creation = need_id(H5Pcopy(properties), "a copy of creation properties");
   need_ok(H5Premove_filter(creation, H5Z_FILTER_ALL), "to replace filters");
@@ -121,7 +121,7 @@ Pipeline::Pipeline(hid_t properties, hid_t element, const std::vector<std::uint6
     bytes *= n;
   }
   add_guard(creation, bytes, bytes, 0);
-  // An opaque element may stand for one of variable length, whose fill value would not fit.
+  // An opaque element may represent one of variable length, whose fill value would not fit.
   bool fills = H5Tget_class(element_) != H5T_OPAQUE;
   for (const auto& filter : given_) {
     if (filter.id == guard_id()) {
@@ -134,13 +134,13 @@ Pipeline::Pipeline(hid_t properties, hid_t element, const std::vector<std::uint6
     twin_at_.push_back(H5Pget_nfilters(creation));
     add_filter(creation, filter);
     if (filter.id == H5Z_FILTER_FLETCHER32 || filter.id == H5Z_FILTER_SZIP) {
-      add_guard(creation, 4, any, 0);  // both begin with four bytes less
+      add_guard(creation, 4, any, 0);  // both first subtract four bytes from the size
     } else if (filter.id == H5Z_FILTER_NBIT) {
-      add_guard(creation, 1, any, bytes);  // it reads as much as its parameters say
+      add_guard(creation, 1, any, bytes);  // this filter reads as many bytes as its parameters claim
     } else if (filter.id == H5Z_FILTER_SCALEOFFSET) {
       // Chunks that were made without a fill value cannot be read with one.
       fills = fills && !(filter.values.size() > scaleoffset_has_fill && filter.values[scaleoffset_has_fill] == 0);
-      add_guard(creation, 1, any, std::min(any, bytes + 64));  // so does it, behind a header of 21 bytes
+      add_guard(creation, 1, any, std::min(any, bytes + 64));  // the same, after a header of 21 bytes
     }
   }
   if (!fills) {
@@ -151,7 +151,7 @@ Pipeline::Pipeline(hid_t properties, hid_t element, const std::vector<std::uint6
   const std::vector<hsize_t> dims(chunk.begin(), chunk.end());
   need_ok(H5Pset_chunk(creation, static_cast<int>(dims.size()), dims.data()), "the chunk's size");
   const Id access = need_id(H5Pcreate(H5P_DATASET_ACCESS), "a dataset access list");
-  need_ok(H5Pset_chunk_cache(access, 0, 0, 0), "no chunk cache");  // a write reaches the filters at once
+  need_ok(H5Pset_chunk_cache(access, 0, 0, 0), "no chunk cache");  // every write reaches the filters at once
   const auto rank = static_cast<int>(dims.size());
   chunk_space_ = need_id(H5Screate_simple(rank, dims.data(), nullptr), "the chunk's space");
   auto both = dims;
@@ -166,9 +166,9 @@ Pipeline::Pipeline(hid_t properties, hid_t element, const std::vector<std::uint6
                              first_chunk_, creation, access, H5P_DATASET_XFER_DEFAULT, nullptr);
   if (!twin_) {
     fail(Why::unsupported,
-         "HDF5 cannot apply the dataset's filters: one is missing, or does not take this type or chunk");
+         "HDF5 cannot apply the dataset's filters: one is missing, or does not support this type or chunk");
   }
-  put(second_, std::vector<std::byte>(1), 0);  // decode() asks for it
+  put(second_, std::vector<std::byte>(1), 0);  // decode() reads it
 }
 
 Pipeline::~Pipeline() {
@@ -228,7 +228,7 @@ void Pipeline::put(const std::vector<hsize_t>& at, Bytes filtered, std::uint32_t
   args.chunk_write.size = static_cast<decltype(args.chunk_write.size)>(filtered.size());
   args.chunk_write.buf = filtered.data();
   chunk_operation(twin_, H5VL_NATIVE_DATASET_CHUNK_WRITE, args, H5P_DATASET_XFER_DEFAULT,
-                  "a filtered chunk cannot be taken up");
+                  "a filtered chunk cannot be passed to HDF5");
 }
 
 void Pipeline::decode(Bytes filtered, std::uint32_t filter_mask, MutableBytes raw, hid_t transfer) {
@@ -242,18 +242,18 @@ void Pipeline::decode(Bytes filtered, std::uint32_t filter_mask, MutableBytes ra
     if (twin_at_[k] != missing) {
       twin_mask |= std::uint32_t{left_out} << twin_at_[k];
       if (needs_guard(given_[k].id)) {
-        twin_mask |= std::uint32_t{left_out} << (twin_at_[k] + 1);  // what it checks is only so behind its filter
+        twin_mask |= std::uint32_t{left_out} << (twin_at_[k] + 1);  // the guard's check only holds after its filter
       }
     }
   }
-  // The mask goes into HDF5's index of chunks only with a chunk of another length than the one before.
+  // HDF5 updates the mask in its index of chunks only if the chunk's length changes.
   if (filtered.size() == held_bytes_ && held_mask_ != twin_mask) {
     put(first_, std::vector<std::byte>(filtered.size() + 1), 0);
   }
   put(first_, filtered, twin_mask);
   held_bytes_ = filtered.size();
   held_mask_ = twin_mask;
-  // And HDF5 keeps what it knew of this chunk before, until it is asked for another.
+  // HDF5 also caches the entry of this chunk until another one is requested.
   hsize_t ignored = 0;
   H5VL_native_dataset_optional_args_t args{};
   args.get_chunk_storage_size = {second_.data(), &ignored};

@@ -30,11 +30,11 @@ std::uint64_t mix(std::string_view text, std::uint64_t h) {
 
 void need_version(RecordReader& in) {
   if (const auto version = in.number<std::uint8_t>(); version != record_version) {
-    in.refuse("has version " + std::to_string(version) + ", and this Sonde reads " + std::to_string(record_version));
+    in.refuse("has version " + std::to_string(version) + "; this Sonde reads " + std::to_string(record_version));
   }
 }
 
-// HDF5 takes names as texts that end with a NUL, so one with a NUL inside would be another name to it.
+// To HDF5 a name ends at its NUL, so a name with a NUL inside would be another name.
 std::string need_name(RecordReader& in) {
   auto name = in.text();
   if (name.empty() || name.find('\0') != name.npos) {
@@ -57,10 +57,10 @@ void check_extent(const Header& o, const RecordReader& in) {
   }
   const auto rank = o.extent.size();
   if ((o.space_class == 1) != (rank > 0) || rank > max_rank) {
-    in.refuse("has a number of axes that does not fit its dataspace");
+    in.refuse("has a number of axes that does not match its dataspace");
   }
   if (o.extent_max.size() != rank || (!o.chunk.empty() && o.chunk.size() != rank)) {
-    in.refuse("has limits or chunks of another number of axes than its own");
+    in.refuse("has limits or chunks with a different number of axes");
   }
   std::uint64_t elements = 1;
   for (std::size_t d = 0; d < rank; ++d) {
@@ -71,12 +71,12 @@ void check_extent(const Header& o, const RecordReader& in) {
       continue;
     }
     if (o.chunk[d] == 0 || o.chunk[d] > std::numeric_limits<std::uint64_t>::max() / elements) {
-      in.refuse("has chunks without extent, or of more than 2^64 elements");
+      in.refuse("has empty chunks, or chunks of more than 2^64 elements");
     }
     elements *= o.chunk[d];
   }
   if (o.chunk.empty() ? o.filtered : o.compact) {
-    in.refuse("has a layout that is not one");
+    in.refuse("has an invalid layout");
   }
 }
 
@@ -92,7 +92,8 @@ std::string hex(std::uint64_t value) {
 
 std::string header_key(ObjectId id) { return 'o' + hex(id); }
 
-// A key has at most 440 bytes, an HDF5 name has no such limit: a long one is cut, and told apart by a 128-bit hash.
+// A key has at most 440 bytes, but an HDF5 name has no such limit. A long name is cut, and a 128-bit hash makes its key
+// unique.
 std::string named_key(char kind, ObjectId id, std::string_view name) {
   std::string key = kind + hex(id);
   if (name.size() <= long_name_bytes) {
@@ -119,7 +120,7 @@ ChunkAt chunk_at(std::string_view text) {
   for (std::size_t begin = 0;; ++begin) {
     const auto end = std::min(text.find('.', begin), text.size());
     const auto digits = text.substr(begin, end - begin);
-    // One spelling for each place: two keys must not mean the same chunk.
+    // Each place has only one spelling: two keys must not mean the same chunk.
     if (digits.empty() || (digits.size() > 1 && digits[0] == '0') || at.size() == max_rank) {
       in.refuse("is not a list of numbers");
     }
@@ -158,7 +159,7 @@ FileRecord decode_file(std::string_view record, std::string_view file) {
   if (const auto version = in.number<std::uint8_t>(); version != record_version) {
     fail(Why::unsupported, "'" + std::string(file) + "' was written in version " + std::to_string(version) +
                                " of the store's HDF5 layout; this Sonde reads " + std::to_string(record_version) +
-                               "; hint: use the Sonde that wrote it, or a later one");
+                               "; hint: use the Sonde version that wrote it, or a later one");
   }
   FileRecord out;
   out.number = in.number<std::uint64_t>();
@@ -168,7 +169,7 @@ FileRecord decode_file(std::string_view record, std::string_view file) {
   out.properties = in.text();
   in.finish();
   if (out.stripes == 0 || out.stripe_bytes == 0) {
-    in.refuse("has stripes without extent");
+    in.refuse("has empty stripes");
   }
   return out;
 }
@@ -341,7 +342,7 @@ Chunk decode_chunk(std::string_view record) {
   chunk.filter_mask = in.number<std::uint32_t>();
   in.finish();
   if (chunk.bytes == 0) {
-    in.refuse("has no bytes");  // HDF5 ends with a signal where a filter is given none
+    in.refuse("has no bytes");  // HDF5 crashes when a filter gets no bytes
   }
   if (chunk.bytes > chunk.capacity || chunk.offset > std::numeric_limits<std::uint64_t>::max() - chunk.capacity) {
     in.refuse("is larger than its place");

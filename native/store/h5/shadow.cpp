@@ -43,7 +43,7 @@ Shadow::Shadow() {
   need_ok(H5Pset_fapl_core(access, 64u << 10, false), "a file in memory");
   need_ok(H5Pset_fclose_degree(access, H5F_CLOSE_WEAK), "a weak close");
   const auto name = "sonde-shadow-" + std::to_string(++made);
-  // Its identifier goes, so that nobody counts or closes it; its open root group keeps the file.
+  // The identifier is released, so nobody counts or closes it. The open root group keeps the file open.
   const Id id = need_id(H5Fcreate(name.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access), "a file in memory");
   file_ = H5VLobject(id);
   const auto at = self(H5I_FILE);
@@ -94,7 +94,7 @@ void Shadow::resize(Twin& twin, const std::vector<std::uint64_t>& extent) {
     return;
   }
   if (twin.extent.size() != extent.size()) {
-    fail(Why::io, "a dataset has another number of axes than before; hint: close the file, and open it again");
+    fail(Why::io, "a dataset's number of axes has changed; hint: close the file, and open it again");
   }
   const std::vector<hsize_t> dims(extent.begin(), extent.end());
   H5VL_dataset_specific_args_t args{};
@@ -116,7 +116,7 @@ Shadow::Twin Shadow::make_twin(const std::vector<std::uint64_t>& extent) {
     need_ok(H5Pset_chunk(creation, static_cast<int>(chunk.size()), chunk.data()), "a chunk");
   }
   const auto at = self(H5I_GROUP);
-  const auto name = "twin " + std::to_string(++twins_made_);  // linked, or it would go with its handle
+  const auto name = "twin " + std::to_string(++twins_made_);  // linked, or it would be removed with its handle
   Twin twin{
       need_object(H5VLdataset_create(root_, &at, H5VL_NATIVE, name.c_str(), H5P_LINK_CREATE_DEFAULT, H5T_NATIVE_CHAR,
                                      space, creation, H5P_DATASET_ACCESS_DEFAULT, transfer, nullptr),

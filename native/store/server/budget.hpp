@@ -1,6 +1,6 @@
 #pragma once
-/// The memory that a server holds for all its peers together, before and after they have proved who they are: a bound,
-/// and each connection's share. Any-thread; a Share belongs to one thread.
+/// The memory that a server uses for all its peers together, authenticated or not: the limit, and each connection's
+/// share. Any-thread; a Share belongs to one thread.
 
 #include <atomic>
 #include <cstddef>
@@ -10,27 +10,27 @@ namespace sonde::store {
 
 class Budget {
  public:
-  /// Connections that hold at most this may use the last quarter of the budget too, so that a few large ones shut
-  /// nobody out.
+  /// Connections that use at most this may also use the last quarter of the budget, so that a few large ones do not
+  /// block the others.
   static constexpr std::size_t small_bytes = 1u << 20;
 
   explicit Budget(std::size_t max_bytes) : max_(max_bytes) {}
 
   std::size_t max() const { return max_; }
   std::size_t used() const { return used_.load(std::memory_order_relaxed); }
-  /// Requests and connections that were refused for want of room.
+  /// Requests and connections that were refused because there was no room.
   std::uint64_t refused() const { return refused_.load(std::memory_order_relaxed); }
-  /// Whether a connection that holds `bytes` has room beside the others. False counts as a refusal.
+  /// Whether there is room for a connection that uses `bytes`. False counts as a refusal.
   bool admits(std::size_t bytes) { return used() + bytes <= max_ || refuse(); }
 
-  /// What one connection holds.
+  /// The memory of one connection.
   class Share {
    public:
     explicit Share(Budget& budget) : budget_(budget) {}
     Share(const Share&) = delete;
     Share& operator=(const Share&) = delete;
     ~Share() { budget_.used_.fetch_sub(bytes_, std::memory_order_relaxed); }
-    /// It holds this much from now on. False: there is no room for more than it had, and nothing has changed.
+    /// Sets the amount that the connection uses. False: there is no room for more, and nothing has changed.
     bool hold(std::size_t bytes) {
       if (bytes == bytes_) return true;
       if (bytes > bytes_ && !budget_.take(bytes - bytes_, bytes)) return false;

@@ -17,7 +17,7 @@ class Credentials {
 
   struct Question {
     std::string credential, payload;
-    /// Whether somebody still waits for the answer. Called by any thread.
+    /// Whether the answer is still needed. Called by any thread.
     std::function<bool()> wanted;
     /// Called once with the uid or an error, by any thread; not after ~Credentials began.
     std::function<void(Result<unsigned>)> answer;

@@ -1,7 +1,6 @@
 #pragma once
-/// Admission of connections. A connection that has not proved yet who it is has a place in a small pool, where the
-/// oldest makes room for the newest; only those that have proved it count against the server's limit. So strangers keep
-/// nobody out. Any-thread.
+/// Admission of connections. An unauthenticated connection has a place in a small pool, where the oldest makes room for
+/// the newest; only authenticated ones count against the server's limit. So strangers cannot block clients. Any-thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,29 +15,29 @@ namespace sonde::store {
 
 class Gate {
  public:
-  /// What a connection may have the server hold before it has proved itself, at most: that of TLS.
+  /// The maximum memory that an unauthenticated connection may use: that of TLS.
   static constexpr std::size_t place_bytes = 128u << 10;
 
-  /// connections: that may have proved who they are. memory: of all clients; the pool may take a quarter of it.
+  /// connections: maximum of authenticated ones. memory: of all clients; the pool may use a quarter of it.
   Gate(std::size_t connections, std::size_t memory);
 
-  /// A place in the pool for a connected socket. Where the pool is full, the address that has most places gives up its
-  /// oldest: that one's socket is sent `last_words` and shut down, so that its session ends by itself. `room`: whether
-  /// one was.
+  /// A place in the pool for a connected socket. When the pool is full, the address with the most places loses its
+  /// oldest: `last_words` are sent to that socket, and it is shut down, so that its session ends by itself. `room`:
+  /// whether this happened.
   std::uint64_t enter(int fd, std::string address, std::string_view last_words, bool& room);
-  /// ms until a connection that is accepted now would cost only one that has had its time to prove itself; 0: none, or
-  /// nobody has to go. So a crowd that comes at once waits in the listener's queue, and does not push itself out.
+  /// The time in ms after which accepting a connection would only end one whose time to authenticate is over; 0: none,
+  /// or no connection has to end. So a burst of connections waits in the listener's queue, and does not end itself.
   int crowded_ms() const;
 
   enum class Answer { welcome, full, gone };
-  /// It has proved who it is. full: there are as many as there may be. gone: its place went to another.
+  /// Admits an authenticated connection. full: the maximum is reached. gone: its place was given to another one.
   Answer prove(std::uint64_t number);
 
   /// Before its socket is closed.
   void leave(std::uint64_t number);
 
   std::size_t connections() const { return connections_; }
-  /// Connections that may wait to be asked who they are.
+  /// The number of places for connections that wait for their authentication.
   std::size_t unproven_max() const { return unproven_max_; }
   std::size_t unproven() const;
 
@@ -49,7 +48,7 @@ class Gate {
     std::int64_t since_ns;
   };
   using Places = std::map<std::uint64_t, Place>;  ///< oldest first
-  /// Under the mutex, where the pool is full: the one that would make room.
+  /// Called under the mutex, when the pool is full: the place that would make room.
   Places::const_iterator next_to_go() const;
   /// Under the mutex.
   void erase(Places::const_iterator place);

@@ -122,7 +122,7 @@ void Lane::work() {
     wake_.wait_for(lock, std::chrono::milliseconds(500), [&] { return stop_ || !queue_.empty(); });
     if (!queue_.empty()) {
       working_ = true;
-      // A backend that takes turns: wait for the thread that is inside; nobody new comes in while working_.
+      // A backend that is not concurrent: wait for the thread inside; no other thread enters while working_ is set.
       if (!caps_.concurrent) left_.wait(lock, [&] { return inside_ == 0; });
       tasks_.swap(queue_);  // takes no memory
       lock.unlock();

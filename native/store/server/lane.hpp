@@ -35,8 +35,8 @@ class Lane {
   Backend& backend() { return *backend_; }
   const Caps& caps() const { return caps_; }
 
-  /// The backend for the calling thread, at once: false when something waits or works there, so that order and turns
-  /// are kept.
+  /// Enters the backend from the calling thread, without waiting: false when other work waits or runs there, so that
+  /// the order is preserved.
   bool try_enter();
   void leave();
   void add(Task task);

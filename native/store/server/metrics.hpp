@@ -1,5 +1,5 @@
 #pragma once
-/// What a server counts: operations by kind and outcome, bytes, connections, how long messages took. Any-thread;
+/// The counters of a server: operations by kind and outcome, bytes, connections, durations of messages. Any-thread;
 /// counting takes no lock.
 
 #include <array>
@@ -42,8 +42,8 @@ struct Metrics {
   void failed(std::string what);
   std::string last_error() const;
   double last_error_s_ago() const;
-  /// Somebody who has not proved who he is was refused. Apart from the errors, which he must not be able to hide, and
-  /// without a word of his.
+  /// Records the refusal of an unauthenticated peer. It is separate from the errors, which the peer must not be able to
+  /// hide, and contains no text from the peer.
   void turned_away(const std::string& host, const std::string& code);
   std::string last_refused() const;
   double last_refused_s_ago() const;

@@ -232,8 +232,8 @@ int Reactor::look(std::vector<epoll_event>& events) {
   return n;
 }
 
-/// What was awaited came while somebody else ran on this core: most likely the client itself, which the kernel likes to
-/// keep close to whom it wakes. Two that wait without sleeping are better off on two cores, if there are.
+/// The awaited data came while another thread ran on this core: most likely the client itself, which the kernel likes
+/// to keep close to whom it wakes. Two that wait without sleeping are better off on two cores, if there are.
 void Reactor::step_aside(long switches) {
   const std::int64_t now = now_ns();
   if (Spin::switches() == switches || now < stay_until_ns_) return;
@@ -242,7 +242,7 @@ void Reactor::step_aside(long switches) {
   others = allowed;
   CPU_CLR(static_cast<std::size_t>(::sched_getcpu()), &others);
   if (::sched_setaffinity(0, sizeof others, &others) == 0) ::sched_setaffinity(0, sizeof allowed, &allowed);
-  // Where every core is somebody's this gains nothing: it is tried less and less often.
+  // When every core is busy this has no advantage: it is tried less and less often.
   stay_ns_ = now - stay_until_ns_ < 4 * stay_ns_ ? std::min(2 * stay_ns_, stay_most_ns) : stay_least_ns;
   stay_until_ns_ = now + stay_ns_;
 }
@@ -265,7 +265,7 @@ void Reactor::run() {
 
 void Reactor::turn() {
   dropped_.clear();
-  // Whoever was served a moment ago may ask for more at once.
+  // A client that was served a moment ago may send more at once.
   int n = worked_ ? look(events_) : 0;
   worked_ = n != 0;
   n = std::max(n, 0);
@@ -335,7 +335,7 @@ void Reactor::look_after() {
   refuse_waiting();
 }
 
-/// Says goodbye as the server ends. Whether nobody is left.
+/// Sends goodbye to all connections when the server ends. Returns whether none is left.
 bool Reactor::ended() {
   if (!stopping_) return false;
   try {

@@ -54,10 +54,10 @@ Result<std::unique_ptr<Server>> Server::start(ServerConfig config) {
     return open(std::move(config));
   } catch (const std::system_error& e) {
     return Error{"store.unavailable", std::string("the server cannot start a thread: ") + e.what(),
-                 "let this user have more processes: ulimit -u, TasksMax= of a systemd unit"};
+                 "allow this user more processes: ulimit -u, TasksMax= of a systemd unit"};
   } catch (const std::bad_alloc&) {
-    return Error{"store.unavailable", "the server is out of memory as it starts",
-                 "let it have more: ulimit -v, MemoryMax= of a systemd unit"};
+    return Error{"store.unavailable", "the server ran out of memory while starting",
+                 "allow it more: ulimit -v, MemoryMax= of a systemd unit"};
   }
 }
 
@@ -69,7 +69,7 @@ Result<std::unique_ptr<Server>> Server::open(ServerConfig config) {
   server->gate_ = std::make_unique<Gate>(c.connections, server->budget_->max());
   server->credentials_ = std::make_unique<Credentials>(server->gate_->unproven_max());
   if (c.backends.empty())
-    return Error{"store.no_backend", "the server has no backend, so it would have no role",
+    return Error{"store.no_backend", "the server has no backend, so it has no role",
                  "give at least one: --backend data=memory, kv=memory or db=sqlite,path=…"};
   auto address = parse_address(c.listen);
   if (!address) return address.error();
@@ -86,13 +86,13 @@ Result<std::unique_ptr<Server>> Server::open(ServerConfig config) {
     if (!known || (::inet_pton(AF_INET, (*known).host.c_str(), &number) != 1 &&
                    ::inet_pton(AF_INET6, (*known).host.c_str(), &number) != 1))
       return Error{"store.usage", "--known-as '" + name + "' is not a numeric address",
-                   "give the address that clients reach, such as 10.0.0.17:5440 or [fd00::17]:5440"};
+                   "give the address that clients use, such as 10.0.0.17:5440 or [fd00::17]:5440"};
     name = (*known).text();
   }
   if (c.tls != "off" && c.tls != "offer" && c.tls != "require")
     return Error{"store.usage", "--tls '" + c.tls + "' is not known", "use off, offer or require"};
   if (c.tls != "off" && c.auth != "user" && c.auth != "token")
-    return Error{"store.usage", "TLS takes its key from a secret, and there is none with --auth " + c.auth,
+    return Error{"store.usage", "TLS makes its key from a secret, but there is no secret with --auth " + c.auth,
                  "use --auth user or token, or leave --tls out"};
   if (c.auth == "user") {
     auto key = auth::user_key(true);
@@ -104,18 +104,18 @@ Result<std::unique_ptr<Server>> Server::open(ServerConfig config) {
     if (!token) return token.error();
     server->token_ = *token;
   }
-  // Without munged nobody could ever come in: that is told now, not to each client.
+  // Without munged no client could ever connect: report this now, not to each client.
   if (c.auth == "munge") {
     auto trial = auth::munge_credential("sonde store serve");
     if (!trial)
-      return Error{trial.error().code, trial.error().what + "; so nobody could connect",
+      return Error{trial.error().code, trial.error().what + "; so no client could connect",
                    trial.error().hint + " 'sonde doctor' makes the same trial"};
   }
   for (const auto& spec : c.backends) {
     auto& lane = server->lanes_[static_cast<std::size_t>(spec.role)];
     if (lane)
       return Error{"store.bad_backend", "two backends for the role " + std::string(name_of(spec.role)),
-                   "name one a role; start another server for the other"};
+                   "give one for each role; start another server for the other"};
     auto backend = open_backend(spec.role, spec.name, spec.settings);
     if (!backend) return backend.error();
     lane = std::make_unique<Lane>(spec.role, std::move(*backend), server->metrics_);
@@ -199,9 +199,9 @@ void Server::failed(std::string_view what) noexcept {
   try {
     metrics_.failed(std::string(what));
     log({"store.unavailable", std::string(what),
-         "let the server have more memory: MemoryMax= of a systemd unit, ulimit -v"});
+         "allow the server more memory: MemoryMax= of a systemd unit, ulimit -v"});
   } catch (...) {
-    return;  // there is no memory to say so
+    return;  // there is no memory to report it
   }
 }
 
@@ -213,16 +213,16 @@ Error Server::no_descriptor(int error) {
     ::getrlimit(RLIMIT_NOFILE, &limit);
     why.what += ": this server may have " + std::to_string(limit.rlim_cur) + " descriptors open, and has";
     why.hint =
-        "let it have more (ulimit -Hn, LimitNOFILE= of a systemd unit), or have it take fewer connections: "
+        "allow it more (ulimit -Hn, LimitNOFILE= of a systemd unit), or limit its connections: "
         "--connections";
   } else if (error == ENFILE) {
-    why.hint = "let this host have more: sysctl fs.file-max";
+    why.hint = "allow this host more: sysctl fs.file-max";
   }
   return why;
 }
 
-/// The connection is still in the queue, so that asking for it again at once would spin. It is taken all the same and
-/// told why, or left there for a while.
+/// The connection is still in the queue, so that accepting again at once would spin. It is accepted nevertheless and
+/// gets the reason, or it stays in the queue for a while.
 void Server::cannot_accept(int error) {
   const Error why = no_descriptor(error);
   metrics_.failed(why.what);
@@ -244,7 +244,7 @@ void Server::serve(int fd) noexcept {
     admit(fd);
   } catch (...) {
     metrics_.dropped.fetch_add(1, std::memory_order_relaxed);
-    failed("a connection was not taken: out of memory");
+    failed("a connection was not accepted: out of memory");
     ::close(fd);
   }
 }
@@ -258,9 +258,9 @@ void Server::admit(int fd) {
   for (auto& r : reactors_)
     if (r->sessions() < least->sessions()) least = r.get();
   const Outgoing words =
-      unavailable("another connection needs the place of this one, which has not proved who it is; there are " +
+      unavailable("another connection takes the place of this one, which is not authenticated yet; there are " +
                       std::to_string(gate_->unproven_max()) + " such places",
-                  "connect again; see who else connects to this server", true);
+                  "connect again; check which other clients connect to this server", true);
   bool room = false;
   const std::uint64_t place = gate_->enter(fd, peer_of(fd), text_of(words.head), room);
   if (room) ++metrics_.refused;
@@ -286,7 +286,7 @@ void Server::stop(double grace_s) {
   const std::uint64_t one = 1;
   if (wake_ >= 0) (void)!::write(wake_, &one, sizeof one);
   if (acceptor_.joinable()) acceptor_.join();
-  // Whoever comes now is told at once that nobody listens, instead of waiting for a word.
+  // New connections are now refused at once, instead of waiting for an answer.
   if (listener_ >= 0) ::close(std::exchange(listener_, -1));
   const Deadline by = Deadline::in_s(grace_s);
   for (auto& r : reactors_) r->stop(by);
@@ -380,9 +380,9 @@ std::string Server::metrics_text() const {
   counter("sonde_store_frames", "Frames received.", metrics_.frames.load());
   counter("sonde_store_bad_frames", "Frames that were malformed or damaged.", metrics_.bad_frames.load());
   counter("sonde_store_refused", "Connections refused.", metrics_.refused.load());
-  counter("sonde_store_dropped", "Connections that the server could not go on with, as for lack of memory.",
+  counter("sonde_store_dropped", "Connections that the server had to end, for example for lack of memory.",
           metrics_.dropped.load());
-  counter("sonde_store_foreign_messages", "Messages at fabric endpoints that were not a peer's; dropped.",
+  counter("sonde_store_foreign_messages", "Messages at fabric endpoints that came from no peer; dropped.",
           foreign_messages().load());
   counter("sonde_store_client_memory_refused", "Requests and connections for which there was no memory left.",
           budget_->refused());
@@ -391,8 +391,8 @@ std::string Server::metrics_text() const {
     std::snprintf(line, sizeof line, "%s %zu\n", name, n);
     out += line;
   };
-  gauge_bytes("sonde_store_client_memory_bytes", "Memory held for clients now.", budget_->used());
-  gauge_bytes("sonde_store_client_memory_max_bytes", "The most that may be held.", budget_->max());
+  gauge_bytes("sonde_store_client_memory_bytes", "Memory in use for clients.", budget_->used());
+  gauge_bytes("sonde_store_client_memory_max_bytes", "Maximum memory for clients.", budget_->max());
   family("sonde_store_connections", "gauge", "Connections open now.");
   std::snprintf(line, sizeof line, "sonde_store_connections %llu\n",
                 static_cast<unsigned long long>(metrics_.connections.load()));

@@ -22,19 +22,19 @@ namespace {
 constexpr std::size_t backlog_max = 4u << 20;  ///< answers that a slow reader may leave in memory before its reads wait
 constexpr std::size_t backlog_low = 1u << 20;
 constexpr std::size_t queued_max = 8u << 20;    ///< frames of one connection that wait for a backend
-constexpr std::size_t turn_bytes = 512u << 10;  ///< read for one connection before others have their turn
+constexpr std::size_t turn_bytes = 512u << 10;  ///< read for one connection before others get their turn
 constexpr std::size_t turn_arena_bytes = 256u << 10;
-constexpr std::size_t share_step = 64u << 10;  ///< in which a connection's share of the memory for clients grows
+constexpr std::size_t share_step = 64u << 10;  ///< step by which a connection's share of the memory for clients grows
 constexpr std::size_t mixed_reads_max = 64u << 20;
-/// Before the welcome: room for a hello and a proof by MUNGE.
+/// Limit before the welcome: enough for a hello and a MUNGE credential.
 constexpr std::size_t entry_frame_bytes = 4096;
 constexpr std::size_t entry_name_bytes = 128, entry_transport_bytes = 64;
-/// Bytes kept of an unfinished batch: its client's names and data, and the bookkeeping.
+/// Bytes stored for an unfinished batch: its client's names and data, and the bookkeeping.
 constexpr std::size_t held_max = limit::atomic_batch_bytes + (1u << 20);
-constexpr std::uint64_t slowest_bytes_s = 64u << 10;  // a message that comes more slowly is not waited for
-/// The longest time for which a batch of tables holds up its reactor; then it goes to its lane and begins anew.
+constexpr std::uint64_t slowest_bytes_s = 64u << 10;  // a message that arrives more slowly is refused
+/// The longest time for which a batch of tables may block its reactor; then it starts again in its lane.
 constexpr std::int64_t table_turn_ns = 5'000'000;
-/// A batch of keys or rows with more goes to its lane at once.
+/// A batch of keys or rows with more than this goes to its lane at once.
 constexpr std::size_t batch_turn_bytes = 1u << 20;
 constexpr std::uint32_t batch_turn_ops = 1024;
 
@@ -102,8 +102,8 @@ Session::~Session() {
 
 Error Session::no_room(const Budget& budget) {
   return {"store.unavailable",
-          "the server holds " + format_size(budget.used()) + " for its clients, of " + format_size(budget.max()) +
-              " that it may, and has no room for more",
+          "the server uses " + format_size(budget.used()) + " of memory for its clients, of at most " +
+              format_size(budget.max()) + ", and has no room for more",
           "send less at once, or try again in a moment; or start it with more: --client-memory"};
 }
 
@@ -118,7 +118,7 @@ std::size_t Session::holds() const {
 }
 
 bool Session::has_room(std::size_t more) {
-  // In steps, so that small requests cost no access to what all threads share.
+  // In steps, so that small requests need no access to data that all threads share.
   const auto whole = [&] {
     const std::size_t bytes = holds() + more;
     return state_ == State::ready ? (bytes + share_step - 1) / share_step * share_step : bytes;
@@ -149,8 +149,8 @@ bool Session::ready() {
     if (!alive_ || upgrading_) return came;
     pump();
     if (!alive_) return came;
-    // A client that does not take its answers gets no more until it does. Frames that were received meanwhile lie in
-    // the link: no event will tell of them.
+    // A client that does not read its answers gets no more until it does. Frames that were received meanwhile are in
+    // the link, and no event will report them.
     const bool full = link_->backlog() > backlog_max || queued_bytes_ > queued_max || !jobs_.empty();
     again = !full && !receiving_;
     receiving_ = !full;
@@ -160,10 +160,10 @@ bool Session::ready() {
   if (!alive_ || upgrading_) return came;
   flush();
   if (!alive_ || !has_room(0)) return came;
-  if (receiving_ && link_ == tcp_.get() && tcp_->undelivered()) soon();  // after the others: no event would tell
-  // That may have emptied what made it wait: no event would tell.
+  if (receiving_ && link_ == tcp_.get() && tcp_->undelivered()) soon();  // after the others: no event would report it
+  // This may have emptied the queue that made it wait: no event would report it.
   if (!receiving_ && queued_bytes_ <= queued_max && link_->backlog() < backlog_low) soon();
-  reactor_.watch(*this);  // whoever called: what could not be sent now must be told of when it can
+  reactor_.watch(*this);  // for every caller: data that could not be sent now need an event when they can be sent
   return came;
 }
 
@@ -178,7 +178,7 @@ void Session::pump() {
           [this](Outgoing out) { reply(std::move(out)); }, true);
     });
     if (!ended) {
-      // Its turn is over, whether the client takes what it gets or not: others are served first.
+      // Its turn is over, even if the client reads all its answers: other clients are served first.
       flush();
       if (link_->backlog() < backlog_low) soon();
       break;
@@ -216,7 +216,7 @@ void Session::end_broken(const char* what) noexcept {
     tcp_->send(plain_frame(wire::Kind::goodbye, bytes_of(words(why))));
     tcp_->flush();
   } catch (...) {
-    lost_ = true;  // it ends without a word
+    lost_ = true;  // it ends without a message
   }
   reactor_.drop(*this);
 }
@@ -261,12 +261,12 @@ void Session::look_after(std::int64_t now) {
               "see munged there, then connect again"},
              false);
     else
-      refuse({"store.timed_out", "no proof of who this is came within " + format_duration(allowed_s),
+      refuse({"store.timed_out", "the client did not prove its identity within " + format_duration(allowed_s),
               "connect again; the network or this host may be very busy"},
              false);
     return;
   }
-  if (!receiving_) {  // it is this side that does not go on
+  if (!receiving_) {  // this side has stopped reading
     message_begun_ = {now, received(), frames_};
     frame_begun_ = {};
     return;
@@ -275,9 +275,9 @@ void Session::look_after(std::int64_t now) {
   else if (frame_begun_.since_ns == 0 || frame_begun_.frames != frames_) frame_begun_ = {now, received(), frames_};
   if ((message_ && overdue(message_begun_, now)) || (frame_begun_.since_ns && overdue(frame_begun_, now)))
     refuse({"store.bad_frame",
-            "a message did not come to its end within " + format_duration(server_.config().message_timeout_s) +
-                " and a second more for each 64 KiB of it",
-            "see what holds up the client, or the network"},
+            "a message was not complete within " + format_duration(server_.config().message_timeout_s) +
+                " and one more second for each 64 KiB of it",
+            "check what delays the client or the network"},
            true);
 }
 
@@ -329,7 +329,7 @@ void Session::frame(Link&, const wire::Header& h, Bytes table, Bytes data, bool)
                   true);
   if (h.kind == Kind::request) return request(h, table, data);
   if (h.body_crc != wire::crc32c(data))
-    return refuse({"store.bad_frame", "a frame's checksum does not fit", "check the network between client and server"},
+    return refuse({"store.bad_frame", "a frame's checksum is wrong", "check the network between client and server"},
                   true);
   switch (h.kind) {
     case wire::Kind::hello: {
@@ -360,7 +360,7 @@ void Session::frame(Link&, const wire::Header& h, Bytes table, Bytes data, bool)
     case wire::Kind::fault: return closed(*tcp_, nullptr);
     default: break;
   }
-  refuse({"store.bad_frame", "a frame of kind " + std::to_string(static_cast<int>(h.kind)) + " where none was expected",
+  refuse({"store.bad_frame", "a frame of kind " + std::to_string(static_cast<int>(h.kind)) + " that was not expected",
           "both sides must run the same version of Sonde"},
          true);
 }
@@ -380,8 +380,8 @@ void Session::hello(const wire::Text& text) {
   const std::string& auth = server_.config().auth;
   if (const auto theirs = wire::text_value(text, "protocol"); auth != "none" && theirs != auth::protocol)
     return refuse({"store.version",
-                   "the client proves who it is by version " + std::string(theirs.empty() ? "1" : theirs.substr(0, 8)) +
-                       " of the handshake, and the server asks for version " + std::string(auth::protocol),
+                   "the client authenticates with version " + std::string(theirs.empty() ? "1" : theirs.substr(0, 8)) +
+                       " of the handshake, but the server requires version " + std::string(auth::protocol),
                    "run the same version of Sonde on both sides; the server's is " SONDE_VERSION},
                   false);
   nonce_ = auth::nonce();
@@ -395,8 +395,8 @@ void Session::hello(const wire::Text& text) {
 void Session::proof(const wire::Text& text) {
   const ServerConfig& config = server_.config();
   if (config.auth == "none") return welcome({});
-  // What the client reached, by its own account: a proof for another address was made for another server, and is passed
-  // on by somebody in between.
+  // The address that the client says it reached. A proof for another address was made for another server, and somebody
+  // in between forwards it.
   auth::Endpoint reached{std::string(wire::text_value(text, "server")), std::string(wire::text_value(text, "machine")),
                          std::string(wire::text_value(text, "from"))};
   const auth::Endpoint own = auth::server_end(tcp_->wait_fd(), false);
@@ -406,36 +406,37 @@ void Session::proof(const wire::Text& text) {
     const bool elsewhere = reached.address == own.address;
     return refuse(
         {"store.denied",
-         "the client means the server at " + reached.address.substr(0, entry_name_bytes) +
-             (elsewhere ? " of another machine or network namespace" : ", and this one is at " + own.address) +
-             ": something between them passes the connection on",
-         "connect to the server itself; or have it started with --known-as and the address that clients reach"},
+         "the client wants the server at " + reached.address.substr(0, entry_name_bytes) +
+             (elsewhere ? " of another machine or network namespace" : ", but this one is at " + own.address) +
+             ": something between them forwards the connection",
+         "connect to the server itself; or start it with --known-as and the address that clients use"},
         false);
   }
   if (!known && reached.client != own.client)
     return refuse({"store.denied",
-                   "the client's end of this connection is " + reached.client.substr(0, entry_name_bytes) +
-                       " by its own account, and " + own.client +
-                       " as the server sees it: something between them "
-                       "passes the connection on",
-                   "connect to the server itself; where addresses are translated on the way, have it started with "
-                   "--known-as and the address that clients reach"},
+                   "the client's address of this connection is " + reached.client.substr(0, entry_name_bytes) +
+                       " for the client, but " + own.client +
+                       " for the server: something between them "
+                       "forwards the connection",
+                   "connect to the server itself; where addresses are translated on the way, start it with "
+                   "--known-as and the address that clients use"},
                   false);
   const auth::Handshake shake{config.auth, client_nonce_, nonce_, reached};
   if (!auth::is_nonce(client_nonce_))
-    return refuse({"store.bad_frame", "the client's nonce is not one", "both sides must run the same version of Sonde"},
-                  true);
+    return refuse(
+        {"store.bad_frame", "the client's nonce is not valid", "both sides must run the same version of Sonde"}, true);
   if (config.auth == "munge")
     return ask_munge(std::string(wire::text_value(text, "proof")), auth::statement(shake, "client"));
   if (!auth::equal(wire::text_value(text, "proof"), auth::token_proof(server_.token(), shake, "client"))) {
     const bool user = config.auth == "user";
-    return refuse({"store.denied",
-                   user ? "the server lets in the user who started it, and this client does not prove to be that user"
-                        : "the server did not accept who this client says it is",
-                   user ? "where it is another user's, ask that one for a token; where it is yours, both must have the "
-                          "same key, which is in the home folder: .local/state/sonde/store-key"
-                        : "check the token file"},
-                  false);
+    return refuse(
+        {"store.denied",
+         user ? "only the user who started the server can connect, and this client did not prove to be that user"
+              : "the server did not accept the client's proof of identity",
+         user ? "if the server is another user's, ask that user for a token; if it is yours, both sides need the "
+                "same key, which is in the home folder: .local/state/sonde/store-key"
+              : "check the token file"},
+        false);
   }
   welcome(auth::token_proof(server_.token(), shake, "server"));
 }
@@ -450,7 +451,7 @@ void Session::ask_munge(std::string credential, std::string payload) {
            reactor.post(session, [raw = session.get(), user = std::move(user)] { raw->let_in_user(user); });
        }});
   if (!asked)
-    refuse({"store.unavailable", "MUNGE on the server's host is slow, and too many wait for it already",
+    refuse({"store.unavailable", "MUNGE on the server's host is slow, and too many clients wait for it already",
             "connect again in a moment; see munged there"},
            false);
 }
@@ -461,7 +462,7 @@ void Session::let_in_user(const Result<unsigned>& user) {
   const auto& users = server_.config().users;
   if (*user != 0 && *user != ::geteuid() && std::find(users.begin(), users.end(), *user) == users.end())
     return refuse({"store.denied", "the user " + std::to_string(*user) + " may not use this server",
-                   "its operator can let you in with --user"},
+                   "its operator can allow you with --user"},
                   false);
   welcome({});
 }
@@ -470,12 +471,12 @@ void Session::welcome(const std::string& own_proof) {
   const ServerConfig& config = server_.config();
   switch (server_.gate().prove(place_)) {
     case Gate::Answer::welcome: break;
-    case Gate::Answer::gone: return closed(*tcp_, nullptr);  // and was told so
+    case Gate::Answer::gone: return closed(*tcp_, nullptr);  // it was informed already
     case Gate::Answer::full:
-      return refuse({"store.unavailable",
-                     "the server has " + std::to_string(config.connections) + " connections, as many as it takes",
-                     "close some, or start it with more: --connections"},
-                    false);
+      return refuse(
+          {"store.unavailable", "the server has " + std::to_string(config.connections) + " connections, its maximum",
+           "close some, or start it with a larger --connections"},
+          false);
   }
   std::string roles;
   for (const Role role : {Role::data, Role::kv, Role::db})
@@ -495,13 +496,14 @@ void Session::welcome(const std::string& own_proof) {
 void Session::upgrade(Bytes first) {
   if (!server_.serves(wanted_transport_))
     return refuse({"store.not_served", "the server does not serve the transport " + wanted_transport_,
-                   "use tcp; or have the server started with --transports tcp," + wanted_transport_ +
-                       ", on a network on which each host may be trusted"},
+                   "use tcp; or start the server with --transports tcp," + wanted_transport_ +
+                       ", on a network whose hosts are all trusted"},
                   false);
   auto transport = open_transport(wanted_transport_);
   if (!transport) return refuse(transport.error(), false);
   transport_ = *transport;
-  // The two halves talk by turns, which an event loop cannot wait for: a thread does, once this call has left the link.
+  // The two halves exchange messages, and an event loop cannot wait for them: a thread does, once this call has
+  // returned.
   first_word_.assign(first.begin(), first.end());
   upgrading_ = true;
   tcp_->receive(false);
@@ -513,13 +515,13 @@ void Session::upgrade(Bytes first) {
 
 void Session::refuse_link() {
   upgrading_ = false;
-  refuse({"store.unavailable", "the server has no thread to make a link of the transport " + wanted_transport_ + " in",
-          "connect again in a moment, or over tcp; let the server's user have more processes: ulimit -u"},
+  refuse({"store.unavailable", "the server has no thread to make a link over the transport " + wanted_transport_,
+          "connect again in a moment, or over tcp; allow the server's user more processes: ulimit -u"},
          false);
 }
 
 void Session::make_link() noexcept {
-  // This thread is the server's own: what is thrown in it would end all of them.
+  // This thread belongs to the server: an exception in it would end all connections.
   try {
     control_ = std::make_unique<TcpControl>(*tcp_);
     tcp_->receive(true);
@@ -549,7 +551,7 @@ void Session::make_link() noexcept {
   }
 }
 
-/// Whether the frame just read has what must not be acknowledged before a sync.
+/// Whether the frame just read has operations that must not be acknowledged before a sync.
 bool Session::needs_sync(Message& m) const {
   bool needs = false;
   for (const auto& r : records_) {
@@ -570,7 +572,7 @@ std::shared_ptr<Message> Session::take_message() {
 
 void Session::reuse(const std::shared_ptr<Message>& message) {
   if (message->arena && message->arena->used() > turn_arena_bytes && message->header.role != Role::data) {
-    std::erase(arenas_, message->arena);  // kept for later it would hold all that one large batch read
+    std::erase(arenas_, message->arena);  // if stored for reuse, it would hold all that a large batch has read
     if (turn_arena_ == message->arena) turn_arena_.reset();
   }
   message->clear();
@@ -627,22 +629,22 @@ void Session::serve(const wire::Header& h, Bytes table, Bytes data, const Result
   Lane* lane = server_.lane(h.role);
   if (!message_) {
     if (h.part != 0 || h.batch_ops == 0)
-      return refuse({"store.bad_frame", "a message that does not begin with its first frame", ""}, true);
+      return refuse({"store.bad_frame", "a message does not begin with its first frame", ""}, true);
     message_begun_ = {now, received(), frames_};
     message_ = take_message();
     message_->header = h;
-    // Many small answers on their way at once would each hold memory of their own. A message in several frames may go
-    // on in a lane's thread: its memory is not shared.
+    // Otherwise each of many small answers in flight would hold memory of its own. A message in several frames may
+    // continue in a lane's thread: its memory is not shared.
     message_->arena = h.flags & wire::more ? take_arena() : turn_arena();
     if (!lane || (h.safety == Safety::storage && !lane->caps().durable)) message_->refused = Status::unsupported;
     else if (server_.stopping()) message_->refused = Status::unavailable;
   } else if (h.id != message_->header.id || h.part != message_->parts || h.role != message_->header.role ||
              h.safety != message_->header.safety || h.batch_ops != message_->header.batch_ops ||
              (h.flags ^ message_->header.flags) & wire::no_reply) {
-    return refuse({"store.bad_frame", "a frame that does not continue the message before it", ""}, true);
+    return refuse({"store.bad_frame", "a frame does not continue the message before it", ""}, true);
   }
   if (h.ops == 0 && h.flags & wire::more)
-    return refuse({"store.bad_frame", "a frame that is not the last of its message brings no operation",
+    return refuse({"store.bad_frame", "a frame has no operation, but is not the last of its message",
                    "both sides must run the same version of Sonde"},
                   true);
   const std::shared_ptr<Message> message = message_;
@@ -653,10 +655,10 @@ void Session::serve(const wire::Header& h, Bytes table, Bytes data, const Result
   if (m.complete) message_.reset();
   const Emit send = [this](Outgoing out) { reply(std::move(out)); };
   if (damaged) {
-    // Half of it is in the lane already: there is no answer that would be right for all.
+    // Half of it is in the lane already: no answer would be right for all operations.
     if (m.queued && h.role == Role::data)
-      return refuse(
-          {"store.bad_frame", "a frame's checksum does not fit", "check the network between client and server"}, true);
+      return refuse({"store.bad_frame", "a frame's checksum is wrong", "check the network between client and server"},
+                    true);
     m.refused = Status::corrupt;
   }
   if (m.refused != Status::ok) {
@@ -665,7 +667,7 @@ void Session::serve(const wire::Header& h, Bytes table, Bytes data, const Result
     if (m.complete) finish_frame(message);
     return;
   }
-  // It may have to wait, here or in its lane: room for it is taken now, and given back where it was not needed.
+  // It may have to wait, here or in its lane: memory for it is reserved now, and released if it was not needed.
   if (!has_room(sizeof(Message::Held) + table.size() + data.size())) return;
 
   if (h.role == Role::data) {
@@ -676,7 +678,7 @@ void Session::serve(const wire::Header& h, Bytes table, Bytes data, const Result
       hold_with_records(m, h, table, data);
       return enqueue(message);
     }
-    m.wait_ns = std::max<std::int64_t>(m.wait_ns, 0);  // executed where it arrived
+    m.wait_ns = std::max<std::int64_t>(m.wait_ns, 0);  // executed in the thread where it arrived
     Position position;
     bool ended = true;
     {
@@ -690,7 +692,7 @@ void Session::serve(const wire::Header& h, Bytes table, Bytes data, const Result
       if (m.complete) reuse(message);
       return;
     }
-    // The client has to take what was read before more is: the rest of this frame waits in memory of its own.
+    // The client must receive earlier data before more is read: the rest of this frame waits in memory of its own.
     hold_with_records(m, h, table, data);
     jobs_.push_back({message, std::move(m.held.back()), position});
     m.held.pop_back();
@@ -700,7 +702,7 @@ void Session::serve(const wire::Header& h, Bytes table, Bytes data, const Result
     return;
   }
 
-  // kv and db: all or nothing, so all of it has to be here first.
+  // kv and db: all or nothing, so the whole message must have arrived first.
   m.held_bytes += table.size() + data.size() + (m.complete && m.parts == 1 ? 0 : Message::Held{}.bytes());
   if (m.held_bytes > held_max) {
     m.refused = Status::too_large;
@@ -712,7 +714,7 @@ void Session::serve(const wire::Header& h, Bytes table, Bytes data, const Result
   m.queued |= needs_sync(m) || takes_long(m);
   auto& outstanding = lane_tasks_[static_cast<std::size_t>(h.role)];
   if (m.complete && m.parts == 1 && !m.queued && !outstanding && lane->try_enter()) {
-    // The common case: one frame, executed where it lies.
+    // The common case: one frame, executed in place.
     m.wait_ns = 0;
     const FrameView frame{records_, data};
     bool ended = false;
@@ -752,7 +754,7 @@ void Session::hold_with_records(Message& m, const wire::Header& h, Bytes table, 
   hold(m, h, table, data);
   Message::Held& held = *m.held.back();
   held.records = std::exchange(records_, {});
-  // Names pointed into the frame as it was received: now into the copy.
+  // Names pointed into the received frame; now they point into the copy.
   const auto* from = reinterpret_cast<const char*>(table.data());
   const auto* to = reinterpret_cast<const char*>(held.table.data());
   for (auto& r : held.records) {
@@ -779,7 +781,7 @@ Deadline Session::deadline_of(const Message& m, bool in_lane) const {
   return by;
 }
 
-/// Hands what a message holds to its lane: a frame of objects, or a whole batch of kv or db.
+/// Gives the content of a message to its lane: a frame of objects, or a whole batch of kv or db.
 void Session::enqueue(const std::shared_ptr<Message>& message) {
   Message& m = *message;
   m.queued = true;
@@ -824,11 +826,11 @@ void Session::enqueue(const std::shared_ptr<Message>& message) {
       else self->run_data(msg, frame->records, frame->data, position, scratch, collect, false);
       if (last) self->emit_reply(msg, true, collect);
     }
-    // What came is no longer needed; its memory goes before it is given back to the budget.
+    // The received data are no longer needed; their memory is freed before it is returned to the budget.
     // A message of objects may be getting its next frame into `held` now.
     if (!frame) std::vector<std::unique_ptr<Message::Held>>().swap(msg.held);
     frame.reset();
-    // Here, not when it is told: then the message's next frame may be at work.
+    // Done here, not when the result is reported: by then the message's next frame may be executing.
     result->failed = std::exchange(msg.failed, 0);
   };
   task.run = [self, message, work = std::move(work)]() mutable {
@@ -841,7 +843,7 @@ void Session::enqueue(const std::shared_ptr<Message>& message) {
       --self->queued_;
       if (self->alive_) {
         if (!synced && durable) {
-          // What was executed cannot be promised: every answer of the message becomes io_error.
+          // The executed operations are not stored durably: every answer of the message becomes io_error.
           Message failed;
           failed.header = message->header;
           failed.wait_ns = message->wait_ns;
@@ -904,7 +906,7 @@ void Session::answer(Message& m, std::uint32_t index, const Op& op, const Outcom
   server_.metrics().outcomes[static_cast<std::size_t>(out.status)].fetch_add(1, std::memory_order_relaxed);
   if (out.status != Status::ok && out.status != Status::not_found) {
     ++m.failed;
-    // Of an exception one operation of the batch has the text, which the others must not hide.
+    // One operation of the batch has the text of an exception; the others must not hide it.
     const bool told = out.status == Status::internal && !out.data.empty();
     if (told || out.status == Status::io_error || out.status == Status::no_space || out.status == Status::denied)
       server_.metrics().failed(std::string(name_of(op.code)) + " of '" + std::string(op.key) + "' in '" +
@@ -975,7 +977,7 @@ void Session::emit_reply(Message& m, bool last, const Emit& emit) {
   emit(std::move(out));
 }
 
-/// Executes operations on objects from `position` on. False: the client has to read first (bounded only).
+/// Executes operations on objects from `position` on. False: the client must read answers first (bounded only).
 bool Session::run_data(Message& m, std::span<const wire::Record> records, Bytes data, Position& position, Scratch& s,
                        const Emit& emit, bool bounded) {
   Backend& backend = server_.lane(Role::data)->backend();
@@ -987,7 +989,7 @@ bool Session::run_data(Message& m, std::span<const wire::Record> records, Bytes 
     s.indexes.clear();
     std::size_t reads = 0;
     bool stopped = false;
-    // As many operations as fill one frame of answers; a read that is larger comes in pieces, each a turn of its own.
+    // As many operations as fill one frame of answers; a larger read is split into pieces, each with a turn of its own.
     while (position.record < records.size() && !stopped) {
       const wire::Record& r = records[position.record];
       Op op = op_of(r, data.subspan(position.data, r.data_bytes));
@@ -998,12 +1000,12 @@ bool Session::run_data(Message& m, std::span<const wire::Record> records, Bytes 
         ++position.record;
         continue;
       }
-      if (r.code == Code::object_read && m.header.flags & wire::no_reply) op.length = 0;  // nobody will see it
+      if (r.code == Code::object_read && m.header.flags & wire::no_reply) op.length = 0;  // the data would not be sent
       if (r.code == Code::object_read && op.length) {
         if (reads >= frame_data) break;
         const std::uint64_t left = r.length - position.done;
         const std::size_t n = static_cast<std::size_t>(std::min<std::uint64_t>(left, frame_data - reads));
-        // A whole one that would fit into a frame of its own is not cut.
+        // A read that fits into a frame of its own is not split.
         if (n < left && left <= frame_data && reads) break;
         op.offset = r.offset + position.done;
         op.length = n;
@@ -1012,7 +1014,7 @@ bool Session::run_data(Message& m, std::span<const wire::Record> records, Bytes 
         if (n < left) {
           s.ops.push_back(op);
           s.indexes.push_back(r.index);
-          stopped = true;  // whether it goes on is known when this piece is read
+          stopped = true;  // whether it continues is known when this piece is read
           break;
         }
       }
@@ -1046,7 +1048,7 @@ bool Session::run_data(Message& m, std::span<const wire::Record> records, Bytes 
       }
     }
     if (m.data) {
-      // What was read goes out before more is read, in memory that is then its own.
+      // The data are sent before more is read, from memory that then belongs to the answer.
       const bool all = position.record == records.size() && m.complete;
       if (!all) {
         emit_reply(m, false, emit);
@@ -1063,14 +1065,14 @@ bool Session::run_held(Message& m, Scratch& s, const Emit& emit, bool in_lane) {
   return run_atomic(m, s.frames, s, emit, in_lane);
 }
 
-/// Executes a batch that is all or nothing.
+/// Executes an atomic batch.
 bool Session::run_atomic(Message& m, std::span<const FrameView> frames, Scratch& s, const Emit& emit, bool in_lane) {
   Backend& backend = server_.lane(m.header.role)->backend();
   const auto refuse_it = [&](Status status) {
     refuse_all(m, status, emit);
     return true;
   };
-  // Nothing is sized by what the message says of itself: only by what came of it.
+  // No memory is allocated by the sizes that the message claims, only by the bytes received.
   std::size_t came = 0;
   for (const FrameView& frame : frames) came += frame.operations();
   if (m.header.batch_ops > came) return refuse_it(Status::invalid);
@@ -1126,7 +1128,7 @@ bool Session::run_atomic(Message& m, std::span<const FrameView> frames, Scratch&
     for (auto& out : s.outcomes)
       if (out.status == Status::pending) out.status = Status::aborted;
   } else {
-    // Pieces that were put together are no longer needed when they are written; what is read is, until it is sent.
+    // Joined pieces are no longer needed when they are written; read data are needed until they are sent.
     auto results = pieces.empty() ? m.arena : std::make_shared<Arena>(16u << 10);
     results->allow(limit::atomic_batch_bytes);
     const std::int64_t begin = now_ns();

@@ -1,5 +1,5 @@
 #pragma once
-/// One connection: who it is, and its messages from the first frame to the answer. Belongs to its reactor's thread.
+/// One connection: its identity, and its messages from the first frame to the answer. Belongs to its reactor's thread.
 
 #include <array>
 #include <atomic>
@@ -18,16 +18,16 @@
 
 namespace sonde::store {
 
-/// A message as it comes in, and its answer as it grows.
+/// A message that is being received, and its answer so far.
 struct Message {
   wire::Header header;  ///< of its first frame
   std::uint32_t parts = 0;
-  std::atomic<std::int64_t> arrived_ns = 0;  ///< its last frame; the lane may be at work on an earlier one
+  std::atomic<std::int64_t> arrived_ns = 0;  ///< its last frame; the lane may be executing an earlier one
   std::int64_t wait_ns = -1, backend_ns = 0;
-  bool sync_all = false;  ///< Code::sync is in it
+  bool sync_all = false;  ///< the message contains Code::sync
   bool queued = false;    ///< goes through the lane's queue: all of its frames do
   std::atomic<bool> complete = false;
-  Status refused = Status::ok;  ///< the whole of it: no backend, shutting down, a damaged frame, too large
+  Status refused = Status::ok;  ///< status of the whole message: no backend, shutting down, a damaged frame, too large
   wire::TableWriter answers;
   std::vector<Segment> segments;
   std::uint32_t data = 0;
@@ -35,7 +35,7 @@ struct Message {
   std::shared_ptr<Arena> arena;
   std::uint64_t failed = 0;
 
-  // A kv or db batch in several frames, and whatever has to wait: kept here.
+  // A kv or db batch in several frames, and everything that must wait, is stored here.
   struct Held {
     wire::Header header;
     std::vector<std::byte> table, data;
@@ -50,7 +50,7 @@ struct Message {
   void clear();
 };
 
-/// A frame's operations, where they lie.
+/// The operations of a frame, in place.
 struct FrameView {
   std::span<const wire::Record> records;
   Bytes data;
@@ -71,14 +71,14 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
   Session(Reactor& reactor, int fd, std::uint64_t place);
   ~Session() override;
 
-  /// About what a connection takes before anything has come.
+  /// The approximate memory of a connection before it has received anything.
   static constexpr std::size_t entry_bytes = 8u << 10;
-  /// Why a request or a connection is refused when the memory for clients is used up.
+  /// The error for a request or a connection that is refused because the memory for clients is used up.
   static Error no_room(const Budget& budget);
 
-  /// Something may have come, or may go out. Whether a frame came.
+  /// Reads and writes what is possible. Returns whether a frame was received.
   bool ready();
-  /// Of a fabric's link: true when it may sleep now, which then holds until ready().
+  /// For a fabric's link: whether it may sleep now. This is then valid until ready().
   bool arm();
   bool armed() const { return armed_; }
   bool needs_arm() const { return own_link_ != nullptr; }
@@ -88,18 +88,18 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
   std::uint32_t events() const;
   bool alive() const { return alive_; }
   bool upgrading() const { return upgrading_; }
-  /// Lets the transport's two halves talk, in the thread that calls; the result goes back to the reactor.
+  /// Makes the link between the transport's two halves, in the calling thread; the result goes back to the reactor.
   void make_link() noexcept;
   /// Ends the connection because there is no thread for make_link().
   void refuse_link();
   /// After an exception, in the reactor's thread and its handler: the connection ends, and nothing else.
   void broke() noexcept;
-  /// Something of it was lost in another thread: it cannot go on. Any-thread, takes no memory.
+  /// Marks the connection as broken because another thread lost a part of it. Any-thread, allocates no memory.
   void lose() noexcept;
   bool lost() const { return lost_.load(std::memory_order_relaxed); }
-  /// Ends what was lost.
+  /// Ends the connection if it is marked as broken.
   void drop_lost() noexcept;
-  /// Called once a second: ends a connection that did not prove in time who it is, or does not finish what it began.
+  /// Called once a second: ends a connection that did not prove its identity in time, or does not finish a message.
   void look_after(std::int64_t now_ns);
   bool busy() const {
     return queued_ || !jobs_.empty() || message_ != nullptr || upgrading_ || (link_ && link_->backlog());
@@ -118,7 +118,7 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
   using Emit = std::function<void(Outgoing)>;
 
   void refuse(const Error& error, bool fault);
-  /// For the status: an error of a client's, or that a stranger was turned away.
+  /// For the status: an error of a client, or the refusal of an unauthenticated connection.
   void failed(const Error& error);
   void hello(const wire::Text& text);
   void proof(const wire::Text& text);
@@ -132,7 +132,7 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
   void serve(const wire::Header&, Bytes table, Bytes data, const Result<void>& read, std::int64_t now_ns);
   /// An answer, to the link.
   void reply(Outgoing out);
-  /// Lets go of what the link holds back.
+  /// Sends the frames that the link has buffered.
   void flush();
   std::uint64_t number_of(const Message& message) const { return trace::request(number_, message.header.id); }
   void hold(Message& message, const wire::Header& header, Bytes table, Bytes data);
@@ -142,7 +142,7 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
   void finish_frame(const std::shared_ptr<Message>& message);
   void enqueue(const std::shared_ptr<Message>& message);
   void pump();
-  /// Another turn, after others had theirs.
+  /// Schedules another turn, after those of others.
   void soon();
 
   struct Scratch {
@@ -157,7 +157,7 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
       if (ops.capacity() > wire::frame_ops_max || frames.capacity() > wire::frame_ops_max) *this = {};
     }
   };
-  /// Gives the backend back, however the scope is left.
+  /// Releases the backend at the end of the scope.
   class Turn {
    public:
     explicit Turn(Lane& lane) : lane_(lane) {}
@@ -173,8 +173,8 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
     std::uint64_t received = 0, frames = 0;
   };
   bool run_data(Message&, std::span<const wire::Record>, Bytes data, Position&, Scratch&, const Emit&, bool bounded);
-  /// What is read goes into the message's arena, which may be shared with others of the turn. False: it would hold up
-  /// the reactor for too long, was undone, and has to be executed in its lane (in_lane: never so).
+  /// Read data go into the message's arena, which may be shared with others of the turn. False: the batch would block
+  /// the reactor for too long, was undone, and must be executed in its lane (never with in_lane).
   bool run_atomic(Message&, std::span<const FrameView> frames, Scratch&, const Emit&, bool in_lane);
   /// From the frames that the message holds.
   bool run_held(Message&, Scratch&, const Emit&, bool in_lane);
@@ -188,22 +188,22 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
   void answer(Message&, std::uint32_t index, const Op& op, const Outcome& outcome, const Emit&);
   void emit_reply(Message&, bool last, const Emit&);
   std::shared_ptr<Message> take_message();
-  /// For the next one; of this thread alone, never in a lane's hands. What it read is let go of as soon as that is
-  /// sent.
+  /// An arena for the next message, used by this thread only, never by a lane. Its read data are freed as soon as they
+  /// are sent.
   void reuse(const std::shared_ptr<Message>& message);
   std::shared_ptr<Arena> take_arena();
   /// For a message of one frame: the same for all of a turn, up to a size.
   std::shared_ptr<Arena> turn_arena();
-  /// Of the pool, which belongs to the reactor's thread, or a new one.
+  /// An arena from the pool, which belongs to the reactor's thread, or a new one.
   std::shared_ptr<Arena> take_fresh(bool pooled) { return pooled ? take_arena() : std::make_shared<Arena>(16u << 10); }
   bool needs_sync(Message& message) const;
   bool too_late(const Message& message) const;
   void upgrade(Bytes first);
   void give_back(std::size_t bytes);
-  /// Memory held for its peer: what was received and waits, and answers that were not taken.
+  /// Memory used for its peer: received data that wait, and answers that were not read.
   std::size_t holds() const;
-  /// Counts what it holds, and `more` that it is about to. False: the server has no room for that, so the connection
-  /// ends.
+  /// Counts the memory that it uses, and `more` that it is about to use. False: the server has no room for this, so the
+  /// connection ends.
   bool has_room(std::size_t more);
 
   Reactor& reactor_;

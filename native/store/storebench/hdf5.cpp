@@ -16,10 +16,10 @@
 
 namespace sonde::store::bench {
 
-/// By name, as the headers declare them. The two that are variables have their values only after `open`.
+/// Functions by name, as the headers declare them. The two variables have their values only after `open`.
 struct Hdf5::Calls {
-#define SONDE_CALL(name) decltype(&::name) name = nullptr;  // NOLINT(bugprone-macro-parentheses): it declares
-  // clang-format off: it takes the list for one long expression
+#define SONDE_CALL(name) decltype(&::name) name = nullptr;  // NOLINT(bugprone-macro-parentheses): it is a declaration
+  // clang-format off: it would treat the list as one long expression
 #define SONDE_CALLS \
   SONDE_CALL(H5open) SONDE_CALL(H5close) SONDE_CALL(H5dont_atexit) SONDE_CALL(H5get_libversion) \
   SONDE_CALL(H5PLprepend) SONDE_CALL(H5VLregister_connector_by_name) SONDE_CALL(H5VLconnector_str_to_info) \
@@ -47,7 +47,7 @@ Result<std::unique_ptr<Hdf5>> Hdf5::open(const std::string& library, const std::
   };
   std::unique_ptr<Hdf5> made(new Hdf5);
   Calls& calls = *made->calls_;
-  // For all to see: the connector finds its references to HDF5 here.
+  // Global symbols: the connector finds its references to HDF5 here.
   void* const handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (!handle) return none(std::string("HDF5 does not load: ") + ::dlerror());
   std::string missing;
@@ -60,7 +60,7 @@ Result<std::unique_ptr<Hdf5>> Hdf5::open(const std::string& library, const std::
   const auto* const byte = static_cast<const hid_t*>(::dlsym(handle, "H5T_NATIVE_UINT8_g"));
   if (!missing.empty() || !file_access || !byte) {
     calls.H5close = nullptr;
-    return none(library + " is no HDF5 1.14 or later: it has no " +
+    return none(library + " is not HDF5 1.14 or later: it has no " +
                 (missing.empty() ? "file access properties" : missing));
   }
   unsigned version[3] = {};
@@ -68,7 +68,7 @@ Result<std::unique_ptr<Hdf5>> Hdf5::open(const std::string& library, const std::
       calls.H5get_libversion(&version[0], &version[1], &version[2]) < 0)
     return none(library + " cannot be used: it does not start");
   made->version_ = std::to_string(version[0]) + '.' + std::to_string(version[1]) + '.' + std::to_string(version[2]);
-  // HDF5 2.0 ends in a crash when it cannot load a connector: asked before.
+  // HDF5 2.0 crashes when it cannot load a connector, so this is checked first.
   const std::string connector =
       plugins + "/connector/sonde-h5-" + std::to_string(version[0]) + '.' + std::to_string(version[1]) + ".so";
   if (::access(connector.c_str(), F_OK) != 0) return none("this build has no connector for HDF5 " + made->version_);
@@ -80,7 +80,7 @@ Result<std::unique_ptr<Hdf5>> Hdf5::open(const std::string& library, const std::
   const bool found = calls.H5PLprepend(plugins.c_str()) >= 0;
   if (found) made->connector_ = calls.H5VLregister_connector_by_name("sonde", H5P_DEFAULT);
   if (!found || made->connector_ < 0)
-    return none("HDF5 " + made->version_ + " does not take the connector: " + made->failed("loading it").what);
+    return none("HDF5 " + made->version_ + " does not accept the connector: " + made->failed("loading it").what);
   return made;
 }
 
@@ -94,7 +94,7 @@ Error Hdf5::failed(const std::string& doing) const {
         return 0;
       },
       &text);
-  return {"store.hdf5", doing + ": " + (text.empty() ? "HDF5 does not say why" : text), "see the server's status"};
+  return {"store.hdf5", doing + ": " + (text.empty() ? "HDF5 gives no reason" : text), "see the server's status"};
 }
 
 Result<std::string> connector_settings(const Config& config, Safety safety) {
@@ -114,16 +114,16 @@ Result<std::string> connector_settings(const Config& config, Safety safety) {
   if (config.token_file.find_first_of("; ") != std::string::npos)
     return Error{"store.bad_option",
                  "the token file '" + config.token_file +
-                     "' has a ';' or a blank in its name, which the settings of the HDF5 connector cannot hold",
+                     "' has a ';' or a blank in its name, which the settings of the HDF5 connector cannot contain",
                  "rename it"};
   return text + "token=" + config.token_file + ';';
 }
 
 namespace {
 
-constexpr std::size_t file_objects_max = 4096, file_bytes_max = 64u << 20;  ///< then a file is made anew
+constexpr std::size_t file_objects_max = 4096, file_bytes_max = 64u << 20;  ///< beyond these a new file is made
 
-/// An identifier of HDF5 with the call that closes it.
+/// An HDF5 identifier with the call that closes it.
 class Id {
  public:
   Id() = default;
@@ -172,12 +172,12 @@ class Hdf5Load final : public Load {
     if (!fill) return {};
     if (auto ok = make_file(); !ok) return ok;
     for (std::size_t k = 0; k < what_.batch; ++k)
-      if (!write(k)) return failed("writing what is to be read");
+      if (!write(k)) return failed("writing the data to be read");
     return file_.close() ? Result<void>() : failed("closing the file");
   }
 
-  /// Written are new names, into a file that is made anew before it grows large; read is from a file that was just
-  /// opened, so that everything comes from the server.
+  /// Writes use new names, in a file that is replaced before it grows large. Reads use a file that was just opened, so
+  /// that everything comes from the server.
   Result<void> ready() override {
     if (writes_) {
       const bool room =

@@ -1,6 +1,6 @@
 #pragma once
-/// HDF5 files in the store as a C program has them: datasets and attributes through the connector. libhdf5 is not
-/// linked: it is the one that h5py brings, loaded when a case needs it. Owner-thread.
+/// HDF5 files in the store, used as in a C program: datasets and attributes through the connector. libhdf5 is not
+/// linked: h5py's is loaded when a case needs it. Owner-thread.
 
 #include <cstdint>
 #include <memory>
@@ -15,7 +15,7 @@ class Hdf5 {
  public:
   /// library: path of libhdf5. plugins: folder of libsonde-h5.so. Error: store.no_hdf5.
   static Result<std::unique_ptr<Hdf5>> open(const std::string& library, const std::string& plugins);
-  /// Closes the library, and with it the connector's connections. No load may be left.
+  /// Closes the library, and with it the connector's connections. All loads must be destroyed before.
   ~Hdf5();
   const std::string& version() const { return version_; }
 
@@ -23,7 +23,7 @@ class Hdf5 {
   const Calls& calls() const { return *calls_; }
   /// The connector's identifier in HDF5.
   std::int64_t connector() const { return connector_; }
-  /// What HDF5 says of the call that just failed.
+  /// HDF5's report on the call that just failed.
   Error failed(const std::string& doing) const;
 
  private:
@@ -33,14 +33,14 @@ class Hdf5 {
   std::int64_t connector_ = -1;
 };
 
-/// Is it a case for make_hdf5_load?
+/// Whether it is a case for make_hdf5_load.
 inline bool is_hdf5(const Case& what) { return what.client == "dataset" || what.client == "attribute"; }
 
-/// The connector's settings for what `config` says; of H5Fflush: until `safety`. Error: store.bad_option, a value that
-/// they cannot hold.
+/// The connector's settings for `config`; H5Fflush waits until `safety`. Error: store.bad_option, a value that the
+/// settings cannot contain.
 Result<std::string> connector_settings(const Config& config, Safety safety);
 
-/// One file of its own for writing; for reading one that all variants share, `shared`.
+/// Writes go to a file of its own; reads use the file `shared`, which all variants have in common.
 std::unique_ptr<Load> make_hdf5_load(const Case& what, const Hdf5& hdf5, std::string settings, std::string own,
                                      std::string shared, MutableBytes memory);
 

@@ -17,7 +17,7 @@ namespace sonde::store::bench {
 
 namespace {
 
-constexpr std::size_t held_max = 64u << 20;  ///< larger batches use their memory again from the beginning
+constexpr std::size_t held_max = 64u << 20;  ///< larger batches reuse their memory from the beginning
 
 struct Known {
   const char* name;
@@ -30,7 +30,7 @@ constexpr Known known[] = {{"object.write", false}, {"object.read", true},      
                            {"dataset.read", true},  {"attribute.write", false}, {"attribute.read", true}};
 constexpr std::size_t row_bytes_min = 64;                                    ///< its typed fields, and some data
 constexpr std::size_t table_rows_max = 20'000, table_bytes_max = 32u << 20;  ///< then it is emptied
-constexpr std::size_t table_rows_min = 1000;                                 ///< where rows are looked for
+constexpr std::size_t table_rows_min = 1000;                                 ///< for queries
 
 std::vector<std::string_view> split(std::string_view text, char at) {
   std::vector<std::string_view> out;
@@ -88,7 +88,7 @@ class StoreLoad : public Load {
 
  protected:
   virtual void add_operations(Batch& b) = 0;
-  /// What a client does with its answers.
+  /// Uses the answers as a client does.
   virtual Result<void> take(Batch&) { return {}; }
   MutableBytes room(std::size_t k) const {
     return memory_.subspan(k % (memory_.size() / what_.bytes) * what_.bytes, what_.bytes);
@@ -130,7 +130,7 @@ class ObjectLoad final : public StoreLoad {
   }
 };
 
-/// Striped objects, and items, whose bytes are one.
+/// Striped objects, and items, whose data is a striped object.
 class StripedLoad final : public StoreLoad {
  public:
   using StoreLoad::StoreLoad;
@@ -148,7 +148,7 @@ class StripedLoad final : public StoreLoad {
       object_.emplace(*object);
     }
     if (what_.operation == "write" || !fill) return {};
-    Batch b = client_.batch();  // one by one would take minutes where every message waits for an acknowledgement
+    Batch b = client_.batch();  // one by one would take minutes if every message waits for an acknowledgement
     for (std::size_t k = 0; k < what_.batch; ++k) object_->write(b, k * what_.bytes, piece(k));
     return all_done(b);
   }
@@ -159,7 +159,7 @@ class StripedLoad final : public StoreLoad {
 
  private:
   void add_operations(Batch& b) override {
-    if (!object_) return;  // prepare() made it
+    if (!object_) return;  // prepare() created it
     for (std::size_t k = 0; k < what_.batch; ++k)
       if (what_.operation == "write") object_->write(b, k * what_.bytes, piece(k));
       else object_->read(b, k * what_.bytes, room(k));
@@ -199,8 +199,8 @@ class KvLoad final : public StoreLoad {
   std::vector<std::string> keys_;
 };
 
-/// Rows of a text, two numbers and a blob; found by one of the numbers, which is indexed. Encoding rows and decoding
-/// answers is a client's work, and measured.
+/// Rows of a text, two numbers and a blob; queries use one of the numbers, which is indexed. Encoding rows and decoding
+/// answers is a client's work, and is measured.
 class DbLoad final : public StoreLoad {
  public:
   DbLoad(const Case& what, Client& client, std::string space, Safety safety, MutableBytes memory)
@@ -230,7 +230,7 @@ class DbLoad final : public StoreLoad {
     return {};
   }
 
-  /// A table that only grows would be another one at the end than at the beginning.
+  /// A table that only grows would be different at the end and at the beginning.
   Result<void> ready() override {
     if (what_.operation != "insert" || next_ == 0 ||
         (next_ + per_iteration_ <= table_rows_max && (next_ + per_iteration_) * what_.bytes <= table_bytes_max))
@@ -280,7 +280,7 @@ class DbLoad final : public StoreLoad {
       if (rows != 1)
         return Error{"store.failed",
                      what_.text() + ": an operation found " + std::to_string(rows) + " rows instead of one",
-                     "does the server keep its tables? see its status"};
+                     "check in the server's status that it stores its tables"};
     }
     return {};
   }
@@ -302,7 +302,7 @@ class DbLoad final : public StoreLoad {
   }
 
   static constexpr std::size_t row_overhead =
-      (5 + 11) + 9 + 9 + 5;  ///< of the values but for the blob's bytes, as db.hpp encodes them
+      (5 + 11) + 9 + 9 + 5;  ///< for the values without the blob's bytes, as db.hpp encodes them
   static_assert(row_overhead < row_bytes_min);
   std::size_t per_iteration_, rows_, next_ = 0;
   db::Blob schema_;
@@ -342,11 +342,11 @@ Result<Case> Case::parse(std::string_view text) {
   const auto bad = [&](const std::string& why) {
     std::string names;
     for (const auto& k : known) names += (names.empty() ? "" : ", ") + std::string(k.name);
-    return Error{"store.bad_case", "'" + std::string(text) + "' is no case: " + why,
-                 "write OPERATION:BYTES:BATCH:DEPTH, as object.write:4096:1:1; operations: " + names};
+    return Error{"store.bad_case", "'" + std::string(text) + "' is not a case: " + why,
+                 "write OPERATION:BYTES:BATCH:DEPTH, such as object.write:4096:1:1; operations: " + names};
   };
   const auto parts = split(text, ':');
-  if (parts.size() != 4) return bad("it has not four parts");
+  if (parts.size() != 4) return bad("it does not have four parts");
   Case c;
   bool found = false;
   for (const auto& k : known) found |= parts[0] == k.name;
@@ -354,11 +354,12 @@ Result<Case> Case::parse(std::string_view text) {
   const auto names = split(parts[0], '.');
   c.client = names[0];
   c.operation = names[1];
-  if (!to_number(parts[1], c.bytes) || c.bytes < 1 || c.bytes > (1u << 30)) return bad("bytes are from 1 to 1 GiB");
+  if (!to_number(parts[1], c.bytes) || c.bytes < 1 || c.bytes > (1u << 30))
+    return bad("the size must be from 1 B to 1 GiB");
   if (!to_number(parts[2], c.batch) || c.batch < 1 || c.batch > 100'000)
     return bad("a batch has from 1 to 100000 operations");
   if (!to_number(parts[3], c.depth) || c.depth < 1 || c.depth > 1024)
-    return bad("from 1 to 1024 batches may be under way");
+    return bad("the depth must be from 1 to 1024 batches");
   const bool atomic = c.client == "kv" || c.client == "db";
   if (atomic && c.bytes > limit::value_bytes) return bad("a value has at most " + format_size(limit::value_bytes));
   if (atomic && c.bytes * c.batch > limit::atomic_batch_bytes / 2)
@@ -367,13 +368,13 @@ Result<Case> Case::parse(std::string_view text) {
   if (c.client == "attribute" && c.bytes > limit::value_bytes / 2)
     return bad("an attribute has at most " + format_size(limit::value_bytes / 2));
   if ((c.client == "attribute" || c.client == "dataset") && c.depth > 1)
-    return bad("HDF5 has one operation under way at once");
+    return bad("HDF5 runs one operation at a time");
   return c;
 }
 
 Result<Variant> Variant::parse(std::string_view text) {
   const auto bad = [&](const std::string& why) {
-    return Error{"store.bad_variant", "'" + std::string(text) + "' is no variant: " + why,
+    return Error{"store.bad_variant", "'" + std::string(text) + "' is not a variant: " + why,
                  "write "
                  "NAME=TRANSPORT[,provider=P][,nodelay=no][,cork=yes][,gather=no][,await=yes][,rma=BYTES][,spin=20us][,"
                  "checksum=head][,tls=yes][,clients=object+kv][,without=CASE+CASE]"};
@@ -402,7 +403,7 @@ Result<Variant> Variant::parse(std::string_view text) {
 }
 
 bool Variant::takes(const Case& what) const {
-  // HDF5 has calls, not messages: of a bare way nobody can say which bytes they would be.
+  // HDF5 has calls, not messages: for a raw limit it is not known which bytes they would send.
   if (raw() && (what.client == "dataset" || what.client == "attribute")) return false;
   const auto in = [](const std::string& list, const std::string& word) {
     return ('+' + list + '+').find('+' + word + '+') != std::string::npos;

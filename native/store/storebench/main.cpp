@@ -133,18 +133,18 @@ Result<Options> parse(const std::vector<std::string>& args) {
       return Error{
           "store.bad_option",
           "sonde-storebench does not understand '" + args[k] + (k + 1 < args.size() ? " " + args[k + 1] : "") + "'",
-          "this program is started by `sonde store run`, which should be used instead"};
+          "use `sonde store run`, which starts this program"};
     }
   }
   if (o.dir.empty() || o.variants.empty() || o.cases.empty())
     return Error{"store.bad_option", "sonde-storebench needs --dir, --variant and --case",
-                 "this program is started by `sonde store run`, which should be used instead"};
+                 "use `sonde store run`, which starts this program"};
   if (o.epoch_length < 1 || o.epoch_length > 100000 || !(o.burst_s > 0) || !(o.budget_s >= 0))
     return Error{"store.bad_option", "epoch length must be 1 to 100000 samples, burst and budget positive times", ""};
   return o;
 }
 
-/// Where the HDF5 connector is: lib/hdf5 beside this program's folder.
+/// The folder of the HDF5 connector: lib/hdf5 next to this program's folder.
 std::string plugin_folder() {
   char path[4096];
   const ssize_t n = ::readlink("/proc/self/exe", path, sizeof path);
@@ -153,15 +153,15 @@ std::string plugin_folder() {
   return folder + "/../lib/hdf5";
 }
 
-/// A burst begins with so much that is not measured, of what is short. Connections adapt how they wait, and the kernel
-/// where they run, within about a millisecond.
+/// A burst of a short case begins with this much unmeasured time. Connections adapt their waiting, and the kernel its
+/// placement, within about a millisecond.
 constexpr double settle_s = 3e-3;
 
-/// One cell: a case on a variant. A variant that cannot be connected, or a case that fails, is told and left out: what
-/// the others are worth does not depend on it.
+/// One cell: a case on a variant. A variant that cannot be connected, or a case that fails, is reported and left out:
+/// the other results do not depend on it.
 class BenchProbe final : public Probe {
  public:
-  /// peers: by variant; of those that are no raw limit nullptr.
+  /// peers: by variant; nullptr for those that are not raw limits.
   BenchProbe(const Options& o, std::vector<Result<std::unique_ptr<RawPeer>>>& peers) : options_(o), peers_(peers) {}
 
   Result<void> open() {
@@ -173,7 +173,7 @@ class BenchProbe final : public Probe {
     if (std::any_of(options_.cases.begin(), options_.cases.end(), is_hdf5)) {
       if (options_.hdf5.empty())
         return Error{"store.bad_option", "cases of HDF5 need --hdf5",
-                     "this program is started by `sonde store run`, which should be used instead"};
+                     "use `sonde store run`, which starts this program"};
       auto hdf5 = Hdf5::open(options_.hdf5, plugin_folder());
       if (!hdf5) return hdf5.error();
       hdf5_ = std::move(*hdf5);
@@ -190,9 +190,9 @@ class BenchProbe final : public Probe {
         config.tls = v.tls;
         config.auth = options_.auth;
         config.token_file = options_.token_file;
-        config.connections = 1;  // one client's one way to the server: what is compared
+        config.connections = 1;  // the comparison is of one connection from one client
         if (options_.budget_s > 0)
-          config.timeout_s = std::clamp(options_.budget_s / 4, 2.0, 30.0);  // none may take all of the time
+          config.timeout_s = std::clamp(options_.budget_s / 4, 2.0, 30.0);  // no case may take all of the time
         auto opened = Client::open(config);
         if (!opened) {
           absent(v, opened.error());
@@ -264,8 +264,8 @@ class BenchProbe final : public Probe {
 
   std::uint32_t steps() const override { return cells(); }
   std::uint32_t cells() const override { return static_cast<std::uint32_t>(cells_.size()); }
-  /// All variants of a case go on until the last of them is decided: they are compared epoch by epoch. A broken cell is
-  /// none any more, so that nothing waits for its rule.
+  /// All variants of a case continue until the last of them is decided: they are compared epoch by epoch. A broken cell
+  /// no longer counts, so nothing waits for its rule.
   void cells_of(std::uint32_t step, std::vector<std::uint32_t>& out) const override {
     for (std::uint32_t k = 0; k < cells_.size(); ++k)
       if (cells_[k].what == cells_[step].what && !cells_[k].broken) out.push_back(k);
@@ -287,14 +287,14 @@ class BenchProbe final : public Probe {
       const std::int64_t begin = now_ns();
       if (ok) ok = cell.load->iterate(stages);
       if (!ok) {
-        // A fault in one variant must not end the others: what it gave so far stays.
+        // A fault in one variant must not end the others: its earlier results stay.
         failed(options_.variants[cell.variant], options_.cases[cell.what], ok.error());
         cell.broken = true;
         break;
       }
       const std::int64_t end = now_ns();
-      // What comes first is for nothing, so that caches, connections, and the cores that both ends run on are as they
-      // will be. Of what takes longer than that only the very first, of the slowest not even this.
+      // The first iterations are discarded, so that caches, connections and the placement of both ends are settled. For
+      // slow cases only the very first is discarded, for the slowest not even that.
       const double took_s = static_cast<double>(end - begin) * 1e-9, end_s = static_cast<double>(end) * 1e-9;
       settling = settling && took_s < settle_s && end_s - came_s < settle_s;
       if (const bool first = !std::exchange(cell.warm, true); settling || (first && took_s < options_.burst_s)) {
@@ -361,13 +361,13 @@ class BenchProbe final : public Probe {
   struct Cell {
     std::uint32_t variant, what;
     std::unique_ptr<Load> load;
-    bool store;  ///< not the raw limit
+    bool store;  ///< not a raw limit
     bool broken;
     bool warm = false;
     double spent_s = 0;
   };
   /// A variant that takes seconds for one iteration must not take the time of all others: beyond four times the mean it
-  /// waits for them. Whoever is below the mean is never held back, so that something is measured in every epoch.
+  /// waits for them. A variant below the mean is never delayed, so every epoch has a measurement.
   bool overdrawn(const Cell& cell, std::span<const Decision> decided) const {
     double spent_s = 0;
     std::size_t active = 0;
@@ -380,7 +380,7 @@ class BenchProbe final : public Probe {
   }
   std::size_t record_bytes() const { return 6 * 4 + 4 * 8 + std::size_t{options_.epoch_length} * 12; }
 
-  /// Says that it lives, while connections and data are made.
+  /// Reports that it is alive, while connections and data are made.
   void waiting() {
     if (now_s() - said_s_ < 0.2) return;
     said_s_ = now_s();
@@ -404,8 +404,7 @@ class BenchProbe final : public Probe {
              .add("evidence", v.name + ": " + e.what)
              .add("hint", e.hint));
   }
-  /// A server that is too slow: how long it is waited for follows from the time for all, which alone the user can
-  /// raise.
+  /// A server that is too slow. The wait for it depends on the total time, which only the user can raise.
   void failed(const Variant& v, const Case& c, const Error& e) const {
     const bool late = e.code == "store.timed_out" && options_.budget_s > 0;
     emit(JsonLine()
@@ -414,10 +413,10 @@ class BenchProbe final : public Probe {
              .add("variant", v.name)
              .add("evidence", v.name + ", " + c.text() + ": " + e.what)
              .add("hint",
-                  late ? "give a longer --budget: an answer is waited for a quarter of it, from 2 to 30 s" : e.hint));
+                  late ? "give a longer --budget: the wait for an answer is a quarter of it, from 2 to 30 s" : e.hint));
   }
 
-  /// How a variant got through to the server.
+  /// The way in which a variant was connected to the server.
   struct Way {
     bool connected = false;
     std::string provider, detail;
@@ -426,14 +425,14 @@ class BenchProbe final : public Probe {
   const Options& options_;
   std::vector<Result<std::unique_ptr<RawPeer>>>& peers_;
   std::vector<Way> ways_;
-  std::unique_ptr<Hdf5> hdf5_;  ///< outlives the loads
+  std::unique_ptr<Hdf5> hdf5_;  ///< destroyed after the loads
   std::vector<std::unique_ptr<Client>> clients_;
   std::vector<Cell> cells_;
   std::vector<std::byte> memory_;
   std::vector<double> value_;
   std::vector<float> offset_;
   Stages sums_{};
-  std::vector<bool> filled_;  ///< by case: whether what is read is there
+  std::vector<bool> filled_;  ///< by case: whether the data for reads exists
   double began_s_ = 0, said_s_ = 0;
 };
 
@@ -529,16 +528,16 @@ int main(int argc, char** argv) {
     return 2;
   }
   std::vector<Result<std::unique_ptr<RawPeer>>> peers;
-  // Sockets first: libfabric may start threads, and after it no process should be made by fork().
+  // Sockets first: libfabric may start threads, and after that no process should be made by fork().
   for (const auto& v : options->variants)
     peers.push_back(v.transport == "raw-tcp" ? RawPeer::start_tcp() : Result<std::unique_ptr<RawPeer>>(nullptr));
   for (const auto& v : options->variants)
     if (v.transport == "raw-ofi") peers[static_cast<std::size_t>(&v - options->variants.data())] = RawPeer::start_ofi();
-  // A parent that dies is told by SIGTERM, by the end of standard input, and by a standard output that leads nowhere.
-  // The end of input is acted upon between bursts: what was put on the user's servers is taken away before this program
-  // ends. A parent that lives and sends it means what it says. Which of the two it is shows a second later: the kernel
-  // sends the signal when the thread that started this process is gone, and the others of a process that was killed may
-  // not be gone yet.
+  // Three signs show that the parent has died: SIGTERM, the end of standard input, and a standard output that leads
+  // nowhere. The end of input is handled between bursts: data on the user's servers is removed before this program
+  // ends. If the parent is alive, SIGTERM is an order to stop. Which case it is, shows a second later: the kernel sends
+  // the signal when the thread that started this process is gone, and the other threads of a killed process may not be
+  // gone yet.
   parent = ::getppid();
   struct sigaction told{};
   told.sa_flags = SA_RESTART;

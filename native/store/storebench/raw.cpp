@@ -32,7 +32,7 @@ namespace {
 
 constexpr std::size_t raw_chunk = 1u << 20;
 
-/// A child that goes with its parent.
+/// A child that ends with its parent.
 class Child {
  public:
   explicit Child(pid_t pid) : pid_(pid) {}
@@ -110,7 +110,7 @@ class TcpPeer final : public RawPeer {
   Result<void> exchange(std::size_t out, std::size_t in, MutableBytes memory) override {
     const Error lost{"store.disconnected", "the raw TCP peer is gone", "run again"};
     std::uint64_t sizes[2] = {out, in};
-    // Its length and small ones in one call, as a single message goes.
+    // Its length and small data in one call, as a single message is sent.
     iovec pieces[2] = {{sizes, sizeof sizes}, {memory.data(), std::min({out, memory.size(), raw_chunk})}};
     msghdr message{};
     message.msg_iov = pieces;
@@ -166,7 +166,7 @@ class OfiPeer final : public RawPeer {
   std::unique_ptr<ofi::RawEnd> end_;
 };
 
-/// Of the module that open_transport would take.
+/// From the module that open_transport would load.
 const ofi::RawFabric* load_fabric() {
   for (const auto& folder : module_folders())
     if (void* const module = ::dlopen((folder + "/sonde-store-ofi.so").c_str(), RTLD_NOW | RTLD_LOCAL))
@@ -215,7 +215,7 @@ Result<std::unique_ptr<RawPeer>> RawPeer::start_ofi() {
     ::close(ends.first);
     ::munmap(shared, sizeof(ofi::RawBells));
     return Error{"store.unknown_transport", "this build has no libfabric to measure alone",
-                 "'sonde doctor' says what to install"};
+                 "run `sonde doctor`: it shows what to install"};
   }
   return std::unique_ptr<RawPeer>(std::make_unique<OfiPeer>(pid, ends.first, bells, *fabric));
 }

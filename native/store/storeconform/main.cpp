@@ -1,5 +1,5 @@
-// sonde-storeconform MODULE [--setting NAME=VALUE …]: holds the backends and transports of a module against what the
-// interfaces promise, and measures them. `sonde store conformance` starts it. Events on standard output, one JSON
+// sonde-storeconform MODULE [--setting NAME=VALUE …]: checks the backends and transports of a module against the
+// interfaces' promises, and measures them. `sonde store conformance` starts it. Events on standard output, one JSON
 // object a line.
 #include <ftw.h>
 #include <unistd.h>
@@ -25,7 +25,7 @@ namespace {
 using namespace sonde;
 using namespace sonde::store;
 
-constexpr double bench_s = 0.5;  ///< of each rate
+constexpr double bench_s = 0.5;  ///< for each rate
 
 void emit(const JsonLine& line) { std::cout << line.text() << std::endl; }
 
@@ -74,7 +74,7 @@ void rate(const std::string& subject, const char* what, std::size_t bytes, std::
            .add("ops_s", operations / elapsed_s));
 }
 
-/// Operations/s of a backend by itself: no client, no wire.
+/// Operations/s of a backend alone: no client, no wire.
 void bench_backend(const std::string& subject, Role role, Backend& backend) {
   if (role == Role::db) return;
   std::vector<std::byte> memory(4096, std::byte{7});
@@ -107,7 +107,7 @@ void bench_backend(const std::string& subject, Role role, Backend& backend) {
     }
 }
 
-/// Operations/s of a transport between a client and a server in this process, which keeps nothing.
+/// Operations/s of a transport between a client and a server in this process, which stores nothing.
 void bench_transport(const std::string& subject, const std::string& name) {
   ServerConfig config;
   config.listen = "127.0.0.1:0";
@@ -164,7 +164,7 @@ int main(int argc, char** argv) {
   auto module = load_module(argv[1]);
   if (!module) return fail(module.error(), 3);
   Count count;
-  // Transports first: their checks fork, which wants a process without threads.
+  // Transports first: their checks fork, which needs a process without threads.
   for (const auto& entry : (*module)->transports) {
     const std::string subject = entry.name;
     emit(JsonLine().add("event", "subject").add("subject", subject).add("kind", "transport"));

@@ -39,28 +39,28 @@ roles and backends
   db      tables:      null, memory, sqlite,path=DIR
 
 options
-  --listen HOST:PORT      where to listen (127.0.0.1:5440; port 0: any, told in the event `ready`)
-  --auth HOW              who may connect: user (whoever started it, by a key in the home folder), token, munge,
-                          none (on loopback only: every user of this machine) (user)
+  --listen HOST:PORT      address to listen at (127.0.0.1:5440; port 0: any, reported in the event `ready`)
+  --auth HOW              how clients prove who they are: user (only the user who started it, with a key in the home
+                          folder), token, munge, none (on loopback only: every user of this machine) (user)
   --token-file FILE       the shared secret of --auth token
-  --tls HOW               off, offer (to clients who ask for it), require: all in TLS 1.3 by the secret of user or token
-                          (off)
-  --known-as HOST:PORT    the address that clients reach, where something forwards to this server; may be repeated
-  --user UID              munge: let this user in too; may be repeated
-  --transports NAME,…     that clients may ask for (all on loopback; tcp alone where others reach the address)
-  --allow-provider NAME   let clients name this provider of libfabric, although any process that reaches its port can
+  --tls HOW               off, offer (to clients that request it), require: TLS 1.3 with keys from the secret of user or
+                          token (off)
+  --known-as HOST:PORT    address that clients use when connections to this server are forwarded; may be repeated
+  --user UID              munge: allow this user, too; may be repeated
+  --transports NAME,…     transports that clients may use (all on loopback, else tcp)
+  --allow-provider NAME   allow clients this provider of libfabric, although any process that reaches its port can
                           end the server: sockets, udp;ofi_rxd; may be repeated
   --threads N             threads that serve connections (1)
-  --connections N         limit on connections that have proved who they are (4096)
-  --client-memory SIZE    held for all clients together, at most (a quarter of this machine's memory)
-  --query-timeout TIME    end a batch with tables that takes longer (10s)
+  --connections N         maximum number of authenticated connections (4096)
+  --client-memory SIZE    maximum memory for all clients together (a quarter of this machine's memory)
+  --query-timeout TIME    maximum time of a batch with tables (10s)
   --module FILE           load backends and transports from a shared object; may be repeated
-  --metrics HOST:PORT     OpenMetrics over HTTP at /metrics
-  --metrics-token FILE    scrapers must send it; needed where others can reach the address
-  --no-nodelay, --cork    unoptimised TCP, to show what it costs
-  --spin SECONDS          how long a wait may spin (as the machine allows)
+  --metrics HOST:PORT     serve OpenMetrics over HTTP at /metrics
+  --metrics-token FILE    token that scrapers must send; required when other hosts can reach the address
+  --no-nodelay, --cork    unoptimised TCP, to show its cost
+  --spin SECONDS          maximum time to spin before sleeping (as the machine allows)
   --with-parent           end when standard input ends
-  --list                  what this build has, as JSON
+  --list                  print the features of this build as JSON
 )";
 
 constexpr std::size_t client_memory_least = 16u << 20;
@@ -235,10 +235,10 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (!config.users.empty() && config.auth != "munge")
-    return fail(bad_usage("--user needs --auth munge: without it no user is asked for"));
+    return fail(bad_usage("--user needs --auth munge: no other method checks the user"));
   if (signals < 0)
     return fail({"store.no_descriptor", std::string("cannot wait for signals: ") + std::strerror(errno),
-                 "let it have more descriptors: ulimit -n"});
+                 "allow it more descriptors: ulimit -n"});
   raise_descriptors();
   config.log = tell;
   // Not without: it would load what comes with this build too, libraries that most servers never need.
@@ -248,7 +248,7 @@ int main(int argc, char** argv) {
   if (!server) return fail(server.error());
   if (config.auth == "none")
     std::cerr << "warning: store: without authentication every user and program of this machine can read, change and "
-                 "remove everything in this store; leave --auth out to let in only the user who starts it"
+                 "remove everything in this store; without --auth, only the user who starts it can connect"
               << '\n'
               << std::flush;
   std::unique_ptr<service::Http> http;

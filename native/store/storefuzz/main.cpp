@@ -1,5 +1,5 @@
-// sonde-storefuzz FRAMES [SEED]: attacks a server in this process until it has looked at so many hostile frames, and
-// prints what became of it.
+// sonde-storefuzz FRAMES [SEED]: attacks a server in this process with at least FRAMES hostile frames, and prints the
+// result.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>

@@ -30,8 +30,8 @@ constexpr std::size_t usual_capacity =
     512u << 10;  ///< a buffer that keeps filling up grows to this; for one frame it may grow further
 constexpr std::size_t large_frame = 64u << 10;
 constexpr std::size_t large_first = 16u << 10;  ///< enough for header and table of most large frames
-constexpr std::size_t eager_bytes = 64u << 10;  ///< so much is held back by send() before it goes out by itself
-constexpr std::size_t eager_frames = 16;        ///< or so many: the peer has work while more of them are made
+constexpr std::size_t eager_bytes = 64u << 10;  ///< send() buffers up to this much before it sends
+constexpr std::size_t eager_frames = 16;        ///< or up to this many: the peer has work while more of them are made
 /// Received, or spent on what was received, before progress() comes back: its thread has others to serve.
 constexpr std::size_t turn_bytes = 1u << 20;
 constexpr std::int64_t turn_ns = 500'000;
@@ -39,7 +39,7 @@ constexpr std::size_t record_bytes = 16u << 10;  // of TLS, at most: RFC 8446, s
 /// Received for one call of receive(), and at once: before the handshake is over the peer has proved nothing.
 constexpr std::size_t cipher_turn_bytes = 256u << 10, cipher_bytes_max = 32u << 10, shaking_bytes_max = 4u << 10;
 constexpr int idle_max = 4;  // reads of TLS that take nothing, before more has to come
-const Error no_memory{"store.unavailable", "there is no memory for what came", "connect again later"};
+const Error no_memory{"store.unavailable", "there is no memory for the received data", "connect again later"};
 
 void set_option(int fd, int level, int name, int value) { ::setsockopt(fd, level, name, &value, sizeof value); }
 
@@ -91,7 +91,7 @@ void apply_style(std::string_view text, LinkOptions& o) {
 
 Result<Address> parse_address(std::string_view text) {
   const auto bad = [&](const char* why) {
-    return Error{"store.bad_address", "'" + std::string(text) + "' is no server address: " + why,
+    return Error{"store.bad_address", "'" + std::string(text) + "' is not a server address: " + why,
                  "write host:port, as 127.0.0.1:5440, [::1]:5440 or :5440"};
   };
   Address address{"127.0.0.1", default_port};
@@ -353,7 +353,7 @@ bool TcpLink::settle_tls() {
   if (end_ == begin_) return true;
   if (!Tls::begins_with(in_[begin_])) {
     if (!offer_only_) return true;
-    const Error plain{"store.denied", "this server talks TLS alone", "give --tls (SONDE_STORE_TLS=1)"};
+    const Error plain{"store.denied", "this server accepts only TLS", "give --tls (SONDE_STORE_TLS=1)"};
     send(plain_frame(wire::Kind::goodbye,
                      bytes_of(wire::encode_text({{"code", plain.code}, {"what", plain.what}, {"hint", plain.hint}}))));
     flush();
@@ -466,11 +466,11 @@ ssize_t TcpLink::receive_secured(iovec* places, std::size_t count, int flags) {
     }
     const auto n = tls_->read(static_cast<std::byte*>(places->iov_base) + filled, left);
     if (!n) {
-      send_cipher();  // an alert, which tells the peer why
+      send_cipher();  // an alert, which gives the peer the reason
       fail(n.error());
       return got ? static_cast<ssize_t>(got) : -1;
     }
-    // What waited for the end of the handshake goes as soon as that came: nobody wakes this side for it.
+    // Data that waited for the end of the handshake are sent now: no later event would wake this side.
     if (!shaken_) push_secured();
     else send_cipher();
     if (!open()) return got ? static_cast<ssize_t>(got) : -1;
@@ -562,8 +562,8 @@ void TcpLink::read_some(int flags) {
 
 std::size_t TcpLink::room() const {
   const std::size_t all = capacity_ - end_;
-  // Within a large frame no further than its end, and before one (which large ones come behind) no further than its
-  // table: what is read of the next frame would have to be moved to the front when that does not fit.
+  // Within a large frame read no further than its end, and before one (large frames follow each other) no further than
+  // its table: bytes of the next frame would have to be moved to the front when it does not fit.
   if (rest_) return std::min(all, rest_);
   return large_ ? std::min(all, large_first) : all;
 }
@@ -587,7 +587,7 @@ int TcpLink::deliver() {
     }
     const auto header = wire::decode(in_.get() + begin_);
     if (!header) {
-      // The peer is told why, if it listens; there is no way back into a stream whose lengths are not known.
+      // The reason is sent to the peer, if it listens; a stream whose lengths are unknown cannot be continued.
       send(plain_frame(wire::Kind::fault, bytes_of(header.error().what)));
       flush();
       fail(header.error());
@@ -606,7 +606,7 @@ int TcpLink::deliver() {
       break;
     }
     if (held < whole) {
-      // No more room than for as much as came already: a header can claim what it likes.
+      // Allocate no more than was received already: a header can claim any size.
       const std::size_t most = std::max(held, usual_capacity);
       if (held < head) {
         make_room(std::min(head - held, most));
@@ -658,7 +658,7 @@ int TcpLink::progress() {
   int frames = 0;
   if (receiving_) {
     if (unparsed_) frames += deliver();
-    // What wait() received is what was waited for: asking at once again would find nothing, most of the time.
+    // wait() has received the awaited data: reading again at once would mostly find nothing.
     if (frames && !eof_) return frames;
     const std::uint64_t first = bytes_in_;
     const std::int64_t begin = tls_ ? now_ns() : 0;
@@ -694,7 +694,7 @@ void TcpLink::wait(Deadline deadline) {
   if (left == 0) return;
   if (only_receives) {
     // Rounded down to a power of two, so that a deadline that comes nearer with every call does not cost a call each;
-    // who waits looks at the deadline and comes again.
+    // the caller checks the deadline and waits again.
     const int limit_ms = left < 0 ? 0 : static_cast<int>(std::bit_floor(static_cast<unsigned>(left)));
     if (limit_ms != recv_timeout_ms_) {
       recv_timeout_ms_ = limit_ms;
@@ -765,7 +765,7 @@ Result<std::vector<std::byte>> TcpControl::receive(Deadline deadline) {
 }
 
 void TcpControl::ring() {
-  // A peer that reads nothing has something to read already: bells that it does not hear must not pile up here.
+  // A peer that does not read has something to read already: unread wake-ups must not accumulate here.
   link_.flush();
   if (link_.backlog()) return;
   link_.send(plain_frame(wire::Kind::ping, {}));

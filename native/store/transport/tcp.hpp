@@ -31,7 +31,7 @@ inline constexpr std::uint16_t default_port = 5440;
 bool is_loopback(const Address& address);
 
 /// A connected socket, close-on-exec. Errors: store.unreachable (address, reason, what to look at), store.timed_out.
-/// The part of a wait after which somebody may be asked whether it is still wanted, and the error when it is not.
+/// The part of a wait after which the caller may be asked whether to continue, and the error when not.
 Deadline slice(Deadline whole);
 Error interrupted(const Address& address);
 /// stop: asked ten times a second, and true gives store.interrupted.
@@ -97,7 +97,7 @@ class TcpLink final : public Link {
   /// As recvmsg(2) of the plain bytes, into the places in turn. With TLS it says in more_ whether there are more.
   ssize_t receive(iovec* places, std::size_t count, int flags);
   ssize_t receive_secured(iovec* places, std::size_t count, int flags);
-  /// What came first says whether the peer talks TLS. False: it has to, and does not.
+  /// Detects from the first bytes whether the peer uses TLS. False: TLS is required, and the peer does not use it.
   bool settle_tls();
   /// A server that cannot even begin TLS says so in plain: that, and nothing else, is heard.
   bool hear_goodbye(Bytes came);
@@ -168,7 +168,7 @@ class TcpControl final : public Control, public Sink {
   bool gone_ = false;
 };
 
-/// What a goodbye or a fault says; of one that names no code, store.disconnected.
+/// The error in a goodbye or a fault; store.disconnected when it names no code.
 Error last_words(Bytes data);
 
 /// A frame without a table: hello, ping, goodbye and their like.

@@ -17,7 +17,7 @@ namespace sonde::store {
 namespace {
 
 constexpr char identity[] = "sonde";
-/// What the TLS key is derived over: no other use of the secret has this text.
+/// The label for the derivation of the TLS key: no other use of the secret has this text.
 constexpr char purpose[] = "sonde store tls 1";
 constexpr unsigned char suite[] = {0x13, 0x01};  // TLS_AES_128_GCM_SHA256, RFC 8446 B.4
 
@@ -81,13 +81,13 @@ SSL_CTX* new_context(bool client) {
   // connections.
   SSL_CTX_set_num_tickets(context, 0);
   SSL_CTX_set_options(context, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION);
-  // Without SSL_MODE_AUTO_RETRY it comes back after each record that holds no data, so that nobody is held up by many.
+  // Without SSL_MODE_AUTO_RETRY it returns after each record without data, so that many of them block no other client.
   SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
   SSL_CTX_clear_mode(context, SSL_MODE_AUTO_RETRY);
   SSL_CTX_set_msg_callback(context, count_record);
   if (client) SSL_CTX_set_psk_use_session_callback(context, use_key);
   else SSL_CTX_set_psk_find_session_callback(context, find_key);
-  // A server may answer an offered key with a certificate instead: nobody is trusted to vouch for one.
+  // A server may answer an offered key with a certificate instead: no certificate authority is trusted.
   if (client) SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
   return context;
 }
@@ -193,27 +193,26 @@ Error Tls::why(int result) const {
   if (reason == ERR_R_MALLOC_FAILURE) return {"store.unavailable", "no memory for " + what, "connect again later"};
   if (shaking && (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST ||
                   reason == SSL_R_UNSUPPORTED_PROTOCOL || reason == SSL_R_BAD_RECORD_TYPE))
-    return {"store.denied", "the other side does not talk TLS (" + what + ")",
+    return {"store.denied", "the other side does not use TLS (" + what + ")",
             "start the server with --tls offer or require; or leave --tls out"};
   if (shaking)
-    return {"store.denied", "the two sides do not know the same secret, so TLS does not begin (" + what + ")",
+    return {"store.denied", "the two sides have different secrets, so TLS cannot start (" + what + ")",
             "both need the same key or token file: see --auth and --token-file"};
-  return {"store.bad_frame", "what came was changed on its way (" + what + ")",
-          "somebody or something between client and server changes what passes"};
+  return {"store.bad_frame", "the received data were changed on the way (" + what + ")",
+          "something between client and server changes the data"};
 }
 
 /// By the key, and by nothing else that TLS may end a handshake with.
 Result<bool> Tls::finished() const {
   if (SSL_session_reused(ssl_)) return true;
-  return Error{"store.denied", "the other side did not prove by TLS that it knows the secret",
-               "it is not the one that was meant: check the address, and the key or token file"};
+  return Error{"store.denied", "the other side did not prove with TLS that it has the secret",
+               "it may be another server: check the address, and the key or token file"};
 }
 
 Result<bool> Tls::shake() {
   if (!claims_sound_)
     return Error{"store.denied",
-                 "a message of the other side's handshake of TLS claims more than " +
-                     std::to_string(handshake_message_max) + " B",
+                 "a message of the peer's TLS handshake is larger than " + std::to_string(handshake_message_max) + " B",
                  "the other side is not Sonde: check the address"};
   if (over()) return finished();
   ERR_clear_error();
@@ -240,8 +239,8 @@ Result<std::ptrdiff_t> Tls::read(std::byte* to, std::size_t most) {
   // One may be on its way.
   if (const std::uint64_t idle = records_ - filled_; idle > idle_records_max + 1 + plain_bytes_ / bytes_for_idle_record)
     return Error{"store.bad_frame",
-                 "the other side sends records of TLS without data over and over: " + std::to_string(idle - 1) +
-                     " beside " + std::to_string(plain_bytes_) + " B of data; " + std::to_string(idle_records_max) +
+                 "the peer sends too many TLS records without data: " + std::to_string(idle - 1) + " with " +
+                     std::to_string(plain_bytes_) + " B of data; " + std::to_string(idle_records_max) +
                      " are allowed, and one more for each MiB",
                  "the other side is not Sonde, or changes its keys too often"};
   if (result == 1) return static_cast<std::ptrdiff_t>(n);

@@ -1,5 +1,5 @@
 #pragma once
-/// TLS 1.3 between two who know the same secret, without certificates: the secret is a pre-shared key (RFC 8446,
+/// TLS 1.3 between two sides with the same secret, without certificates: the secret is a pre-shared key (RFC 8446,
 /// section 2.2), and each connection has keys of its own that the secret does not give away later (psk_dhe_ke). OpenSSL
 /// does it; bytes go in and out here, sockets are the caller's. Owner-thread.
 
@@ -44,16 +44,16 @@ class Tls {
   std::size_t unread() const;
   /// Only after the handshake. Error: store.bad_frame.
   Result<void> write(Bytes plain);
-  /// What has to go to the network, up to its taking by took().
+  /// The bytes to send to the network, until took() removes them.
   Bytes cipher() const;
   void took(std::size_t bytes);
   /// About what is allocated for the connection, without cipher().
   std::size_t held() const;
 
-  /// Records without data that a peer may send, and one more for each so many bytes of data: new keys, which a peer
+  /// Records without data that a peer may send, and bytes of data that allow one more: new keys, which a peer
   /// needs each few hundred GB (RFC 8446, section 5.5), tickets, warnings, and records of nothing. Ours sends none.
   static constexpr std::uint64_t idle_records_max = 32, bytes_for_idle_record = 1u << 20;
-  /// Of a message of the handshake, which comes from somebody who has proved nothing; ours have less than 2 KiB.
+  /// Limit for a message of the handshake, which comes from an unauthenticated peer; ours have less than 2 KiB.
   static constexpr std::size_t handshake_message_max = 15u << 10;
 
  private:

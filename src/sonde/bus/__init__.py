@@ -1,1 +1,1 @@
-"""What a data-distribution bus costs: latency, fan-out, discovery, partitions, throughput, first messages, calls."""
+"""The cost of a data-distribution bus: latency, fan-out, discovery, partitions, throughput, first messages, calls."""

@@ -1,8 +1,7 @@
-"""From samples to medians, intervals and ratios. Pure.
+"""Computes medians, intervals and ratios from samples. Pure.
 
-Variants are compared stretch by stretch of time: all of a case's are measured in each epoch, so what the machine does
-to all of them falls out. A ratio is the Hodges-Lehmann shift of the logs of the ratios, with the interval of the
-signed-rank test.
+Variants are compared within stretches of time. Each epoch measures all variants of a case, so effects of the machine on
+all of them cancel. A ratio is the Hodges-Lehmann estimate of the log ratios, with the interval of the signed-rank test.
 """
 
 from __future__ import annotations
@@ -16,21 +15,21 @@ import xarray as xr
 from sonde.bus.plan import RAW as RAW_IMPLEMENTATION
 from sonde.bus.plan import raw_like, secured, without_keys
 from sonde.bus.schema import FACTS, SERIES, SUMMARY
-from sonde.bus.values import SHARES as TOLD_BY_MEAN
+from sonde.bus.values import SHARES as SHOWN_BY_MEAN
 from sonde.core import stats
 from sonde.core.status import NOT_MEASURED, UNDECIDED
 
-MOST_STRETCHES = 120  # of neighbouring epochs; more are taken together, as neighbours are alike
-PLACES = 100  # of the first samples of a burst that are looked at one by one
-READ_AT_ONCE = 1 << 20  # values; a look into a dataset costs a millisecond, however little it brings
+MOST_STRETCHES = 120  # with more epochs, neighbouring epochs are merged, because they are similar
+PLACES = 100  # first samples of a burst that are analysed separately
+READ_AT_ONCE = 1 << 20  # values; each read of a dataset costs a millisecond, even a small one
 SHARES = np.unique(
     np.concatenate([[0.0, 0.001, 0.005, 0.01], np.linspace(0.02, 0.98, 49), [0.99, 0.995, 0.999, 0.9999]])
 )
-COUNTED = ("1", "B")  # units of whole numbers: what differs between epochs is no part of a clock's tick
+COUNTED = ("1", "B")  # units of counts: their differences are not caused by the resolution of a clock
 
 
 def analyse(raw: xr.Dataset) -> xr.Dataset:
-    """/raw to /summary.
+    """Compute /summary from /raw.
 
     Parameters
     ----------
@@ -68,11 +67,11 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
         for name, value in _of_series(x, epoch, counted).items():
             out[name][k] = value
         quantile[k] = np.quantile(x, SHARES)
-        there = epoch >= 0
-        if there.any():
-            stretch = of_epoch(epoch[there])
-            middles = stats.epoch_means if quantities[quantity] in TOLD_BY_MEAN else stats.epoch_medians
-            block[k, np.unique(stretch)] = middles(x[there], stretch)
+        in_epoch = epoch >= 0
+        if in_epoch.any():
+            stretch = of_epoch(epoch[in_epoch])
+            middles = stats.epoch_means if quantities[quantity] in SHOWN_BY_MEAN else stats.epoch_medians
+            block[k, np.unique(stretch)] = middles(x[in_epoch], stretch)
     base, raws = _bases(facts)
     out["base"][:] = base
     for name, other in (("ratio", base), ("ratio_to_raw", raws)):
@@ -89,12 +88,12 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
         data[name] = (SUMMARY[name].dims, values, SUMMARY[name].attrs())
     for name in FACTS:
         data[name] = (raw[name].dims, facts[name], FACTS[name].attrs())
-    text = {"units": "1", "long_name": "share of the values that are no larger"}
+    text = {"units": "1", "long_name": "share of the values that are not larger"}
     return xr.Dataset(data, coords={"share": ("share", SHARES, text)})
 
 
 class _Reader:
-    """Series of /raw; neighbours are read together."""
+    """Reader of the series in /raw; reads neighbouring series together."""
 
     def __init__(self, raw: xr.Dataset) -> None:
         self._raw = raw
@@ -113,7 +112,7 @@ class _Reader:
 
 
 def _stretches(read: _Reader, n: np.ndarray) -> tuple[int, Any]:
-    """How many stretches of time there are, and what gives the stretch of each epoch."""
+    """The number of stretches of time, and a function that maps epochs to stretches."""
     last = max((int(read.series(int(k), int(n[k]))[1].max()) for k in np.flatnonzero(n > 0)), default=0)
     count = min(last + 1, MOST_STRETCHES)
 
@@ -126,11 +125,13 @@ def _stretches(read: _Reader, n: np.ndarray) -> tuple[int, Any]:
 def _of_series(x: np.ndarray, epoch: np.ndarray, counted: bool) -> Mapping[str, float]:
     """The numbers of one series."""
     epochs = np.unique(epoch[epoch >= 0])
-    if counted or len(x) <= len(epochs):  # no clock's ticks, and of one value an epoch no warm-up
+    if counted or len(x) <= len(
+        epochs
+    ):  # counts have no clock resolution, and one value per epoch has no warm-up
         middle = stats.median(x)
         low, high = stats.epoch_median_ci(x) if len(x) <= len(epochs) else stats.epoch_median_ci(x, epoch)
         low, high = min(low, middle), max(high, middle)
-        if len(epochs) > 1 and (x == x[0]).all():  # such as no loss at all
+        if len(epochs) > 1 and (x == x[0]).all():  # for example no loss at all
             low = high = middle
         steady = True
     else:
@@ -154,8 +155,8 @@ def _of_series(x: np.ndarray, epoch: np.ndarray, counted: bool) -> Mapping[str, 
 
 
 def _early(x: np.ndarray, epoch: np.ndarray) -> np.ndarray:
-    """Median over bursts of the first, second, … sample of a burst, what never came left out; NaN where fewer than half
-    of the bursts have it.
+    """The median over bursts of the first, second, … sample of a burst, without lost messages; NaN if fewer than half
+    of the bursts have this sample.
     """
     out = np.full(PLACES, np.nan)
     starts = np.flatnonzero(np.r_[True, epoch[1:] != epoch[:-1]])
@@ -164,18 +165,18 @@ def _early(x: np.ndarray, epoch: np.ndarray) -> np.ndarray:
         has = starts[ends - starts > place]
         if 2 * len(has) < len(starts):
             break
-        came = x[has + place]
-        came = came[np.isfinite(came)]
-        if 2 * len(came) >= len(starts):
-            out[place] = np.median(came)
+        received = x[has + place]
+        received = received[np.isfinite(received)]
+        if 2 * len(received) >= len(starts):
+            out[place] = np.median(received)
     return out
 
 
 def _bases(facts: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """For each series the variant that it is held against, and the machine's own way of the same transport; -1: none.
+    """For each series, the variant that it is compared with, and the raw transport of the same kind; -1: not measured.
 
-    What others are held against is the first variant with data of the same case and quantity that is no raw one; a
-    variant with keys the same without, where that was measured.
+    A series is compared with the first variant, raw transports excluded, that has data of the same case and quantity. A
+    variant with keys is compared with the same variant without keys, if that was measured.
     """
     of, case, quantity = (facts[f"series_{dim}"] for dim in ("variant", "case", "quantity"))
     implementation, transport, options = (
@@ -183,11 +184,11 @@ def _bases(facts: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     )
     bare = [(one, way, without_keys(more)) for one, way, more in zip(implementation, transport, options)]
     base, raw = (np.full(len(of), -1, np.int32) for _ in range(2))
-    there: dict[tuple[int, int], list[int]] = {}
+    measured: dict[tuple[int, int], list[int]] = {}
     for v, c, q in zip(of, case, quantity):
-        there.setdefault((int(c), int(q)), []).append(int(v))
+        measured.setdefault((int(c), int(q)), []).append(int(v))
     for k, (v, c, q) in enumerate(zip(of, case, quantity)):
-        others = sorted(there[int(c), int(q)])
+        others = sorted(measured[int(c), int(q)])
         real = [other for other in others if implementation[other] != RAW_IMPLEMENTATION]
         if secured(options[v]):
             real = [o for o in real if bare[o] == bare[v] and not secured(options[o])] or real
@@ -212,7 +213,7 @@ def _row(facts: Mapping[str, np.ndarray], k: int, variant: int) -> int | None:
 
 
 def paired(base: np.ndarray, other: np.ndarray) -> tuple[int, tuple[float, float, float]]:
-    """In how many stretches both have a value above 0, and other over base: estimate, low, high.
+    """The number of stretches in which both are above 0, and the ratio of other to base: estimate, low, high.
 
     Without a common stretch all are NaN; with fewer than six there is no interval.
     """

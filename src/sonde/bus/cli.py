@@ -11,7 +11,7 @@ from sonde.bus.cli_keys import keys
 
 @click.group()
 def group() -> None:
-    """What a data-distribution bus costs, and which way over it suits."""
+    """Measure what a data-distribution bus costs, and which variant suits."""
 
 
 for command in (*cli_run.COMMANDS, *cli_advise.COMMANDS, conformance, keys):

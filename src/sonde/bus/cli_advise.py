@@ -1,4 +1,4 @@
-"""sonde bus advise, ls: which way over the bus suits, by what was measured of it; who is on a bus."""
+"""sonde bus advise, ls: recommend a variant from the results of a run; list the participants of a bus."""
 
 from __future__ import annotations
 
@@ -18,25 +18,32 @@ if TYPE_CHECKING:
 
 @click.command()
 @common()
-@click.option("--entities", type=Whole(1), default="1", show_default=True, metavar="N", help="Participants.")
 @click.option(
-    "--subscribers", type=Whole(1), default="1", show_default=True, metavar="M", help="Readers of a topic."
+    "--entities", type=Whole(1), default="1", show_default=True, metavar="N", help="Number of participants."
 )
-@click.option("--size", type=SIZE, default="64", show_default=True, metavar="SIZE", help="Bytes of a sample.")
-@click.option("--local/--remote", "local", default=None, help="All on one host, or on several.")
+@click.option(
+    "--subscribers",
+    type=Whole(1),
+    default="1",
+    show_default=True,
+    metavar="M",
+    help="Number of readers of a topic.",
+)
+@click.option("--size", type=SIZE, default="64", show_default=True, metavar="SIZE", help="Size of a sample.")
+@click.option("--local/--remote", "local", default=None, help="All participants on one host, or on several.")
 @click.option(
     "--from",
     "source",
     type=click.Path(path_type=Path),
     metavar="FILE.nc",
-    help="A run; else the newest bus*.nc in this folder.",
+    help="A run. Default: the newest bus*.nc in this folder.",
 )
 def advise(entities: int, subscribers: int, size: int, local: bool | None, source: Path | None) -> Outcome:
-    """Which implementation, transport and discovery suit, ranked by what a run measured of them.
+    """Recommend an implementation, a transport and a discovery, based on the results of a run.
 
-    Ranked by the time until the last subscriber has a message; where that is alike, by how long a writer is busy. Each
-    advice names the numbers behind it, and says where it lies outside what was measured. Ways of which too few numbers
-    were measured are not ranked.
+    Variants are ranked by the time until the last subscriber receives a message; if these times are similar, by the
+    time of a publish. Each recommendation names the numbers behind it and warns if it is outside the measured range.
+    Variants with too few measured numbers are not ranked.
 
     \b
     sonde bus advise --entities 64 --subscribers 8 --size 1KiB --local
@@ -49,7 +56,9 @@ def advise(entities: int, subscribers: int, size: int, local: bool | None, sourc
 
     if local is None:
         raise UsageError(
-            "bus.where", "it is not said whether all are on one host", "add --local, or --remote for several"
+            "bus.where",
+            "the command does not state whether all participants are on one host",
+            "add --local for one host, or --remote for several",
         )
     if size < 1:
         raise UsageError("bus.bad_size", "a sample has at least 1 B", "write it like --size 64")
@@ -57,7 +66,7 @@ def advise(entities: int, subscribers: int, size: int, local: bool | None, sourc
     if path is None:
         raise EnvironmentFailure(
             "bus.no_dataset",
-            "there is no run to take advice from in this folder",
+            "this folder contains no run of the bus",
             f"measure: {model.MEASURE if local else model.MEASURE_BETWEEN}",
         )
     need = model.Need(entities, subscribers, size, local)
@@ -102,12 +111,12 @@ def advise(entities: int, subscribers: int, size: int, local: bool | None, sourc
 
 
 def _ranks(found: list[Advice]) -> list[tuple[int | None, Advice]]:
-    """Each with its place; None: too few numbers were measured to give it one."""
+    """The recommendations with their ranks; None: too few numbers were measured for a rank."""
     return [(None if advice.too_few else k, advice) for k, advice in enumerate(found, 1)]
 
 
 def _measure(need: Need) -> str:
-    """The command for the numbers that a need asks for."""
+    """The command that measures the numbers for a need."""
     words = ["measure: sonde bus run latency"]
     options = [f"--sizes {need.size}"]
     if need.subscribers > 1 and need.local:
@@ -124,38 +133,38 @@ def _verdict(found: list[Advice], need: Need, path: Path, hosts: str) -> str:
     from sonde.core.units import format_duration, format_size
 
     best, text = found[0], ""
-    if bool(hosts) == need.local:  # all numbers are of another kind than what is asked for
-        text = f"{path} has nothing measured {'within one host' if need.local else 'between hosts'}; "
-        text += f"going by what it has {f'between {hosts}' if hosts else 'within one host'}: "
+    if bool(hosts) == need.local:  # the run measured the other situation
+        text = f"{path} has no results {'within one host' if need.local else 'between hosts'}; "
+        text += f"based on its results {f'between {hosts}' if hosts else 'within one host'}: "
     what = f"{need.subscribers} subscriber{'s' * (need.subscribers != 1)} of {format_size(need.size, exact=True)} "
     what += "on one host" if need.local else "on several hosts"
     few = [advice for advice in found if advice.too_few]
     if best.too_few:
-        text += f"{'t' if text else 'T'}oo few numbers to say which of {len(found)} ways suits {what}: "
+        text += f"{'t' if text else 'T'}oo few numbers to rank {len(found)} variants for {what}: "
         return text + "; ".join(dict.fromkeys(reason for advice in few for reason in advice.too_few)) + "."
     if few and len(few) == len(found) - 1:
-        text += (
-            f"{'e' if text else 'E'}nough numbers for {what} only of {best.way.name}: others are not ranked"
-        )
+        text += f"{'e' if text else 'E'}nough numbers for {what} only for {best.way.name}: the others are not ranked"
     else:
         text += f"{'b' if text else 'B'}est for {what}: {best.way.name}"
     if best.discovery is not None and need.entities > 1:
         kind = best.discovery.kind
         text += f" with {kind} discovery of {need.entities} participants" if kind else ""
-        text += "" if kind else f" (which discovery suits {need.entities} participants is not known)"
+        text += "" if kind else f" (the best discovery for {need.entities} participants is unknown)"
     if math.isfinite(best.latency_s):
-        text += f", about {format_duration(best.latency_s)} until the last has a message"
-    return text + (" (outside what was measured)." if best.outside else ".")
+        text += f", about {format_duration(best.latency_s)} until the last subscriber receives a message"
+    return text + (" (outside the measured range)." if best.outside else ".")
 
 
 def _table(found: list[Advice]) -> Table:
     from sonde.bus.model import ALIKE
     from sonde.core.units import format_duration, format_share
 
-    # What holds of all is told once, and what of some by a letter.
-    said = list(dict.fromkeys(text for advice in found for text in advice.outside))
-    of_all = [text for text in said if all(text in advice.outside for advice in found)]
-    letters = {text: chr(ord("a") + k) for k, text in enumerate(text for text in said if text not in of_all)}
+    # A restriction of all variants is one note; a restriction of some gets a letter.
+    restrictions = list(dict.fromkeys(text for advice in found for text in advice.outside))
+    of_all = [text for text in restrictions if all(text in advice.outside for advice in found)]
+    letters = {
+        text: chr(ord("a") + k) for k, text in enumerate(text for text in restrictions if text not in of_all)
+    }
     rows = []
     for rank, advice in _ranks(found):
         discovery = advice.discovery if advice.discovery and advice.discovery.kind else None
@@ -171,18 +180,18 @@ def _table(found: list[Advice]) -> Table:
                 ", ".join(letters[text] for text in advice.outside if text in letters),
             )
         )
-    head = ("", "variant", "latency", "publish", "discovery", "datagrams", "to match", "but")
+    head = ("", "variant", "latency", "publish", "discovery", "datagrams", "to match", "note")
     shown = len(head) - (not letters)
     notes = [
-        "latency: until the last subscriber has it. publish: how long a writer is busy with each message. Ranked by "
-        f"latency; of ways within {format_share(ALIKE)} of each other, by publish."
+        "latency: time until the last subscriber receives the message. publish: time of the writer for each message. "
+        f"Ranked by latency; variants within {format_share(ALIKE)} of each other by publish."
     ]
     if any(advice.too_few for advice in found):
-        notes.append("–: not ranked, since too few numbers were measured.")
-    notes += [f"of all: {text}" for text in of_all]
+        notes.append("–: not ranked, because too few numbers were measured.")
+    notes += [f"all variants: {text}" for text in of_all]
     notes += [f"{letter}: {text}" for text, letter in letters.items()]
     lines = [row[:shown] for row in rows]
-    title = "Measured, not ranked" if found[0].too_few else "Advice, the best first"
+    title = "Measured, not ranked" if found[0].too_few else "Recommendations, best first"
     return Table(title, head[:shown], lines, (0, 2, 3, 5, 6), "\n".join(notes))
 
 
@@ -212,8 +221,8 @@ def _as_json(advice: Advice, rank: int | None) -> dict[str, Any]:
 
 @click.command("ls")
 @common()
-@click.option("--variant", metavar="NAME", help="Which way over the bus to look: cyclonedds, fastdds/shm, …")
-@click.option("--domain", type=click.IntRange(0, 232), metavar="N", help="Which domain to look in.")
+@click.option("--variant", metavar="NAME", help="Variant to look with: cyclonedds, fastdds/shm, …")
+@click.option("--domain", type=click.IntRange(0, 232), metavar="N", help="Domain to look in.")
 @click.option(
     "--seconds",
     "seconds",
@@ -224,7 +233,7 @@ def _as_json(advice: Advice, rank: int | None) -> dict[str, Any]:
     help="How long to listen for announcements.",
 )
 def list_(variant: str | None, domain: int | None, seconds: float) -> Outcome:
-    """Who is on a bus: participants, and what they write and read.
+    """List the participants of a bus, and the topics that they write and read.
 
     \b
     sonde bus ls
@@ -238,24 +247,24 @@ def list_(variant: str | None, domain: int | None, seconds: float) -> Outcome:
     if way is not None and way.implementation in (RAW, NULL):
         raise UsageError(
             "bus.nobody_to_see",
-            f"over {way.name} nobody announces himself",
+            f"{way.name} has no discovery, so it has no participants to list",
             "name a DDS: --variant cyclonedds, or fastdds",
         )
-    told = run_probe.participants(way.spec if way else "", domain, seconds)
-    found = sorted(told["participants"], key=lambda one: (str(one["name"]), str(one["guid"])))
-    ends = told.get("endpoints", [])
-    where = f"domain {told['domain']} of {told['implementation']}"
+    listing = run_probe.participants(way.spec if way else "", domain, seconds)
+    found = sorted(listing["participants"], key=lambda one: (str(one["name"]), str(one["guid"])))
+    ends = listing.get("endpoints", [])
+    where = f"domain {listing['domain']} of {listing['implementation']}"
     verdict = f"{_counted(len(found), 'participant')} and {_counted(len(ends), 'endpoint')} in {where}"
     if not found:
-        verdict = f"nobody was heard in {where} within {format_duration(seconds)}"
+        verdict = f"no participant was found in {where} within {format_duration(seconds)}"
     return Outcome(
         "bus",
         "ls",
         verdict,
         tables=[*_participants(found), *_endpoints(ends, {p["guid"]: str(p["name"]) for p in found})],
         values={
-            "domain": told["domain"],
-            "implementation": told["implementation"],
+            "domain": listing["domain"],
+            "implementation": listing["implementation"],
             "participants": found,
             "endpoints": ends,
         },
@@ -272,7 +281,7 @@ def _participants(found: list[dict[str, Any]]) -> list[Table]:
 
 
 def _endpoints(ends: list[dict[str, Any]], names: dict[str, str]) -> list[Table]:
-    """Who writes and reads what. A column that says the same of all, or nothing, is a note, or left out."""
+    """The tables of endpoints and types. A column with one value for all endpoints becomes a note or is left out."""
     if not ends:
         return []
     lines = [
@@ -289,12 +298,12 @@ def _endpoints(ends: list[dict[str, Any]], names: dict[str, str]) -> list[Table]
     notes = []
     head = list(lines[0])
     for name in ("partitions", "reliability"):
-        there = {line[name] for line in lines}
-        if len(there) > 1:
+        found = {line[name] for line in lines}
+        if len(found) > 1:
             continue
         head.remove(name)
         if name != "partitions" and len(lines) > 1:
-            notes.append(f"all are {there.pop()}")
+            notes.append(f"all are {found.pop()}")
     rows = [tuple(line[name] for name in head) for line in lines]
     types = dict.fromkeys((str(end["topic"]), str(end["type"])) for end in ends)
     return [

@@ -1,4 +1,4 @@
-"""sonde bus conformance: what stands behind the bus, held against everything that its interface promises."""
+"""sonde bus conformance: test implementations of the bus against everything that its interface promises."""
 
 from __future__ import annotations
 
@@ -26,25 +26,28 @@ KINDS = ("subject", "check", "unsupported")
 @click.option(
     "--flags",
     is_flag=True,
-    help="Print what a compiler needs for a module or a C++ program, and do nothing else.",
+    help="Only print the compiler flags for a module or a C++ program.",
 )
-@click.option("--list", "listed", is_flag=True, help="Name the cases, and do nothing else.")
+@click.option("--list", "listed", is_flag=True, help="Only list the cases.")
 @click.option(
-    "--case", "case", metavar="PATTERN", help="Only cases whose name fits, with * and ?; long ones, too."
+    "--case",
+    "case",
+    metavar="PATTERN",
+    help="Run only the cases whose name matches, with * and ?; long ones included.",
 )
 @click.option(
     "--profile",
     metavar="FILE[#NAME]",
-    help="On the transport, discovery and security of this profile instead of all that an implementation can.",
+    help="Use the transport, discovery and security of this profile instead of all that an implementation supports.",
 )
 @click.argument("what", nargs=-1, metavar="[IMPLEMENTATION|MODULE.so]...")
 def conformance(
     what: tuple[str, ...], flags: bool, listed: bool, case: str | None, profile: str | None
 ) -> Outcome:
-    """Hold implementations, those built in or a module of yours, against what the bus promises.
+    """Test implementations, built in or your own module, against what the bus promises.
 
-    Without a name every implementation that is there, on every transport that it can. What one cannot do by its own
-    word is not held against it. It takes a minute for each. Exit 1 when a check fails.
+    Without a name it tests every installed implementation on every transport that it supports. Features that an
+    implementation declares as unsupported are skipped. The test takes a minute for each. Exit 1 if a check fails.
 
     \b
     sonde bus conformance cyclonedds
@@ -77,14 +80,14 @@ def conformance(
     checks, cannot = found["check"], found["unsupported"]
     failed = [check for check in checks if not check["passed"]]
     versions = {str(one["subject"]): str(one["version"]) for one in found["subject"]}
-    who = ", ".join(" ".join(filter(None, pair)) for pair in versions.items())
-    kept = f"{len(checks) - len(failed)} of {len(checks)} promise{'s' * (len(checks) != 1)} kept"
+    subjects = ", ".join(" ".join(filter(None, pair)) for pair in versions.items())
+    result = f"{len(checks) - len(failed)} of {len(checks)} check{'s' * (len(checks) != 1)} passed"
     if not checks:
-        kept = "it can do nothing of what was asked for, by its own word"
+        result = "it declares everything that was requested as unsupported"
     outcome = Outcome(
         "bus",
         "conformance",
-        f"{who}: {kept}",
+        f"{subjects}: {result}",
         findings=[
             Finding(
                 "bus.nonconforming",
@@ -112,7 +115,7 @@ def _plain(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def _seen(check: dict[str, Any]) -> str:
-    """A failed check: what was promised, and what was seen instead."""
+    """A failed check as text: the promise, and what was observed instead."""
     promise = f"{check['subject']}: {check['name']}"
     return f"{promise}: {check['message']}" if check.get("message") else promise
 
@@ -126,7 +129,7 @@ def _not_built() -> EnvironmentFailure:
 
 
 def _names(program: Path) -> list[str]:
-    """What can be named by --case."""
+    """The names of all cases, for --case."""
     try:
         ran = subprocess.run(
             [str(program), "--list"], capture_output=True, text=True, errors="replace", check=True
@@ -137,21 +140,22 @@ def _names(program: Path) -> list[str]:
 
 
 def _run(program: Path, what: Sequence[str], progress: Progress) -> list[dict[str, Any]]:
-    """The program's events. progress: is told of each case when it is over.
+    """The program's events. progress: shows each case when it ends.
 
     Raises
     ------
-    SondeError: its own error. EnvironmentFailure  bus.not_built, bus.module_died: it ended without a word.
+    SondeError: the error that the program reported. EnvironmentFailure  bus.not_built, bus.module_died: it ended
+    without a report.
     """
     from sonde.bus.run_probe import made
 
-    words = [str(program), *what]
+    command = [str(program), *what]
     began = time.monotonic()
     events: list[dict[str, Any]] = []
     with tempfile.TemporaryFile("w+", errors="replace") as log:
         try:
             ran = subprocess.Popen(
-                words,
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -169,10 +173,10 @@ def _run(program: Path, what: Sequence[str], progress: Progress) -> list[dict[st
                     events.append(json.loads(line))
                     progress.show(_progress(events, time.monotonic() - began))
             except BaseException:
-                ran.terminate()  # its cases end with it
+                ran.terminate()  # this also ends its cases
                 raise
         log.seek(0)
-        said = log.read().strip().splitlines()
+        log_lines = log.read().strip().splitlines()
     for event in events:
         if event["event"] == "error":
             raise made(str(event["code"]), str(event["what"]), str(event.get("hint", "")))
@@ -181,23 +185,23 @@ def _run(program: Path, what: Sequence[str], progress: Progress) -> list[dict[st
         raise EnvironmentFailure(
             "bus.module_died",
             f"the test ended with status {ran.returncode}" + (f" after '{last}'" if last else ""),
-            said[-1] if said else f"run it under a debugger: {' '.join(words)}",
+            log_lines[-1] if log_lines else f"run it under a debugger: {' '.join(command)}",
         )
     return events
 
 
 def _progress(events: Sequence[dict[str, Any]], elapsed_s: float) -> dict[str, Any]:
-    """What the bar draws: how many cases are over, and which was the last."""
-    over = [event for event in events if event["event"] in ("check", "unsupported")]
-    note = f"{len(over)} cases"
-    if over:
-        note += f", last {over[-1]['subject']}: {str(over[-1]['name']).partition(':')[0]}"
-    counts = {"done": len(over), "active": 1, "cells": 0, "epoch": 0, "samples": 0}
+    """The event for the progress bar: how many cases have ended, and the last one."""
+    ended = [event for event in events if event["event"] in ("check", "unsupported")]
+    note = f"{len(ended)} cases"
+    if ended:
+        note += f", last {ended[-1]['subject']}: {str(ended[-1]['name']).partition(':')[0]}"
+    counts = {"done": len(ended), "active": 1, "cells": 0, "epoch": 0, "samples": 0}
     return {"event": "progress", **counts, "elapsed_s": elapsed_s, "note": note}
 
 
 def _tables(checks: Sequence[dict[str, Any]], cannot: Sequence[dict[str, Any]]) -> list[Table]:
-    """Checks by what was tested, and what it cannot do by its own word."""
+    """Checks by implementation and transport, with the features that it declares as unsupported."""
     from sonde.core.units import format_duration
 
     rows: list[tuple[str, ...]] = []
@@ -209,7 +213,7 @@ def _tables(checks: Sequence[dict[str, Any]], cannot: Sequence[dict[str, Any]]) 
         took_s = sum(float(event["elapsed_s"]) for event in own)
         mark = "–" if not own else "✓" if passed == len(own) else "✗"
         rows.append((mark, subject, f"{passed} of {len(own)}", format_duration(took_s), lacks))
-    head: tuple[str, ...] = ("", "what", "kept", "took", "cannot, by its own word")
+    head: tuple[str, ...] = ("", "tested", "passed", "time", "unsupported")
     if not any(row[-1] for row in rows):
         head, rows = head[:-1], [row[:-1] for row in rows]
-    return [Table("Promises kept", head, rows, right=(2, 3))]
+    return [Table("Checks", head, rows, right=(2, 3))]

@@ -1,4 +1,4 @@
-"""sonde bus keys: who may join a bus, and what each may say there."""
+"""sonde bus keys: manage which identities may join a bus, and what each may publish and subscribe to."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sonde.bus.run_keys import Identity
 
 _FOLDER = click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER")
-_MOST = f"Valid for so many days, at most {MOST_DAYS}."
+_MOST = f"Number of days of validity, at most {MOST_DAYS}."
 
 
 def _domains(text: str) -> tuple[int, int]:
@@ -32,7 +32,7 @@ def _domains(text: str) -> tuple[int, int]:
 
 @click.group()
 def keys() -> None:
-    """Who may join a bus, and what each may say there: keys, certificates and permissions of DDS Security."""
+    """Manage keys and permissions of DDS Security: who may join a bus, and what each may publish and read."""
 
 
 @keys.command()
@@ -40,19 +40,23 @@ def keys() -> None:
 @_FOLDER
 @click.option("--days", type=Whole(1), default="3650", show_default=True, metavar="N", help=_MOST)
 @click.option(
-    "--domains", default="0:230", show_default=True, metavar="FIRST:LAST", help="Which domains it is for."
+    "--domains",
+    default="0:230",
+    show_default=True,
+    metavar="FIRST:LAST",
+    help="Domains that the keys protect.",
 )
 @click.option(
     "--protect",
     type=click.Choice(PROTECTIONS),
     default="encrypt",
     show_default=True,
-    help="Hide what is said (encrypt), or only make sure of who said it (sign).",
+    help="Encrypt messages, or only sign them.",
 )
 def init(folder: Path, days: int, domains: str, protect: str) -> Outcome:
-    """Make a folder of keys: what signs identities, and the rules of the bus.
+    """Create a folder of keys: the authorities that sign identities, and the rules of the bus.
 
-    Nobody without an identity of this folder joins, and each may publish and subscribe to what its permissions name.
+    Only identities of this folder can join, and each can publish and subscribe only to the topics in its permissions.
 
     \b
     sonde bus keys init keys
@@ -66,7 +70,7 @@ def init(folder: Path, days: int, domains: str, protect: str) -> Outcome:
         "keys init",
         f"{folder} can sign identities until {until:%Y-%m-%d}",
         lines=[
-            "Its folder private/ stays here; of the rest only an identity's own key.pem is secret. Next:",
+            "Keep the folder private/ on this machine. Of the other files, only each key.pem is secret. Next:",
             f"  sonde bus keys add {folder} node-manager --role node-manager",
         ],
         values={"folder": str(folder), "until_utc": until.isoformat(), "protection": protect},
@@ -82,7 +86,7 @@ def init(folder: Path, days: int, domains: str, protect: str) -> Outcome:
     "roles",
     multiple=True,
     metavar="ROLE",
-    help=f"What it may do: {', '.join(ROLES)}. May be repeated.",
+    help=f"Role of the identity: {', '.join(ROLES)}. May be repeated.",
 )
 @click.option(
     "--publish",
@@ -97,12 +101,12 @@ def init(folder: Path, days: int, domains: str, protect: str) -> Outcome:
 @click.option(
     "--domains",
     metavar="FIRST:LAST",
-    help="Which domains it is for: 0:230, all; with --renew those that it had.",
+    help="Domains that the identity may join. Default: 0:230, all; with --renew, those of the existing identity.",
 )
 @click.option(
     "--renew",
     is_flag=True,
-    help="In place of the one that is there; it may what that one may, or what is said here.",
+    help="Replace the existing identity. Its permissions stay the same unless new ones are given.",
 )
 def add(
     folder: Path,
@@ -114,7 +118,7 @@ def add(
     domains: str | None,
     renew: bool,
 ) -> Outcome:
-    """Make an identity: a key, its certificate, and what it may do.
+    """Create an identity: a key, its certificate and its permissions.
 
     \b
     sonde bus keys add keys n017 --role node-manager
@@ -125,22 +129,24 @@ def add(
 
     as_before = renew and not (roles or publish or subscribe)
     grant = None if as_before else grant_of(roles, publish, subscribe)
-    made = run_keys.add(folder, name, grant, days, _domains(domains) if domains is not None else None, renew)
+    identity = run_keys.add(
+        folder, name, grant, days, _domains(domains) if domains is not None else None, renew
+    )
     return Outcome(
         "bus",
         "keys add",
-        f"{name} may join until {made.until:%Y-%m-%d}",
-        tables=[_granted([made])],
+        f"{name} may join until {identity.until:%Y-%m-%d}",
+        tables=[_granted([identity])],
         lines=[
-            "In the profile of who is that identity:",
+            "In the profile of the program that uses this identity:",
             f'  <security folder="{folder}" identity="{name}"/>',
         ],
         values={
             "folder": str(folder),
             "identity": name,
-            "until_utc": made.until.isoformat(),
-            "publish": list(made.grant.publish),
-            "subscribe": list(made.grant.subscribe),
+            "until_utc": identity.until.isoformat(),
+            "publish": list(identity.grant.publish),
+            "subscribe": list(identity.grant.subscribe),
         },
     )
 
@@ -149,7 +155,7 @@ def add(
 @common()
 @_FOLDER
 def show(folder: Path) -> Outcome:
-    """Which identities a folder has, what each may do, and until when."""
+    """List the identities of a folder, with their permissions and expiry dates."""
     from sonde.bus import run_keys
 
     until, found = run_keys.identities(folder)
@@ -157,7 +163,7 @@ def show(folder: Path) -> Outcome:
     return Outcome(
         "bus",
         "keys show",
-        f"{folder} has {plural}; more can be signed until {until:%Y-%m-%d}",
+        f"{folder} has {plural}; new ones can be signed until {until:%Y-%m-%d}",
         tables=[_granted(found)] if found else [],
         values={
             "folder": str(folder),

@@ -1,4 +1,4 @@
-"""sonde bus run, show, check, diff, variants: what a data-distribution bus costs, measured."""
+"""sonde bus run, show, check, diff, variants: measure what a data-distribution bus costs."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from sonde.bus.run_probe import Request
 
 DEFAULT_BUDGET_S = 60.0
-START_S = 1.0  # of a budget, that loading and starting take
+START_S = 1.0  # time to load and start, taken from the budget
 
 
 class SampleSizes(Sizes):
-    """Bytes of samples, written as message lengths are. Value: tuple of int, B."""
+    """Sizes of samples, written like message lengths. Value: tuple of int, B."""
 
     largest = _core.bus_sizes()["most"]
-    largest_is = f"{format_size(largest)}, the largest sample that is measured"
+    largest_is = f"{format_size(largest)}, the largest sample that can be measured"
 
 
 @click.command()
@@ -51,47 +51,59 @@ class SampleSizes(Sizes):
     "--variants",
     multiple=True,
     metavar="LIST",
-    help="Ways over the bus: cyclonedds,fastdds/shm,raw/udp4, or NAME=IMPLEMENTATION,KEY=…; again for more.",
+    help="Variants to measure: cyclonedds,fastdds/shm,raw/udp4, or NAME=IMPLEMENTATION,KEY=…; may be repeated.",
 )
-@click.option("--sizes", type=SampleSizes(), metavar="SIZES", help="Bytes of a sample: 64,1KiB,16KiB.")
-@click.option("--subscribers", type=Counts(), metavar="LIST", help="Of fanout, throughput: 1,8,48.")
-@click.option("--participants", type=Counts(), metavar="LIST", help="Of discovery: 8,32,96.")
+@click.option("--sizes", type=SampleSizes(), metavar="SIZES", help="Sizes of a sample: 64,1KiB,16KiB.")
 @click.option(
-    "--all-to-all", is_flag=True, help="Of discovery: each matches all, not one writer and its readers."
+    "--subscribers", type=Counts(), metavar="LIST", help="Subscribers in fanout and throughput: 1,8,48."
+)
+@click.option("--participants", type=Counts(), metavar="LIST", help="Participants in discovery: 8,32,96.")
+@click.option(
+    "--all-to-all",
+    is_flag=True,
+    help="In discovery every participant matches every other, not one writer its readers.",
 )
 @click.option(
-    "--within", "within_s", type=Duration(), metavar="TIME", help="Of discovery, given up after: 30s."
+    "--within", "within_s", type=Duration(), metavar="TIME", help="Time limit of one discovery: 30s."
 )
 @click.option(
-    "--steady", "steady_s", type=Duration(), metavar="TIME", help="Of discovery, counted afterwards: 1s."
+    "--steady",
+    "steady_s",
+    type=Duration(),
+    metavar="TIME",
+    help="How long datagrams are counted after discovery: 1s.",
 )
-@click.option("--groups", type=Counts(), metavar="LIST", help="Of partitions, how many there are: 1,32.")
-@click.option("--clients", type=Counts(), metavar="LIST", help="Of calls: 1,100.")
-@click.option("--calls", type=Whole(1), metavar="N", help="Of calls, how many a client makes in a visit.")
+@click.option("--groups", type=Counts(), metavar="LIST", help="Groups in partitions: 1,32.")
+@click.option("--clients", type=Counts(), metavar="LIST", help="Clients in calls: 1,100.")
+@click.option("--calls", type=Whole(1), metavar="N", help="Calls of each client in one step.")
 @click.option(
     "--interfaces",
     metavar="LIST",
-    help="With --hosts, by which they reach each other: eth0, 10.1.0.0/16; else where the way leads.",
+    help="With --hosts: the network between them, eth0 or 10.1.0.0/16. Default: by the routing table.",
 )
 @click.option(
     "--unprotected",
     is_flag=True,
-    help="With --hosts: whoever reaches their network may join; no keys needed.",
+    help="With --hosts: run without keys; anyone on their network can join.",
 )
 @click.option(
     "--rule",
     metavar="RULE",
-    help="When a series has enough samples: ci:2%, fixed:1000, …; see sonde net rules.",
+    help="Stopping rule of a series: ci:2%, fixed:1000, …; see sonde net rules.",
 )
 @click.option(
-    "--cap", type=click.IntRange(min=1), default=100_000, show_default=True, help="Samples a series at most."
+    "--cap",
+    type=click.IntRange(min=1),
+    default=100_000,
+    show_default=True,
+    help="Maximum number of samples in a series.",
 )
 @click.option(
     "--epoch-length",
     type=click.IntRange(1, 100_000),
     default=50,
     show_default=True,
-    help="Samples of one burst at most.",
+    help="Maximum number of samples in one burst.",
 )
 @TIMEOUT
 def run(
@@ -122,10 +134,10 @@ def run(
 ) -> Outcome:
     """Measure what a data-distribution bus costs, all variants interleaved in one run.
 
-    TEST is one or more of latency, fanout, discovery, partitions, throughput, first-message, calls, or all; none:
-    latency. Variants are implementations of DDS over their transports, beside bare sockets and shared memory. All of
-    it stays on this machine's loopback, unless --hosts names several hosts. The default budget is 60 s; Ctrl-C saves
-    what there is.
+    TEST is one or more of latency, fanout, discovery, partitions, throughput, first-message, calls, or all; the default
+    is latency. Variants are implementations of DDS over their transports, and for comparison bare sockets and shared
+    memory. All traffic stays on this machine's loopback unless --hosts names several hosts. The default budget is 60 s;
+    Ctrl-C saves what was measured.
 
     \b
     sonde bus run --budget 60s -o bus.nc
@@ -155,9 +167,9 @@ def run(
     if not across and (interfaces or unprotected):
         raise UsageError(
             "bus.one_host",
-            f"--{'interfaces' if interfaces else 'unprotected'} is for a run over several hosts; this one keeps to the "
-            "loopback",
-            "name them with --hosts, or leave it out",
+            f"--{'interfaces' if interfaces else 'unprotected'} is for a run over several hosts; this run stays on "
+            "the loopback",
+            "name the hosts with --hosts, or leave the option out",
         )
     named, unmeasured = between(read_tests(tests)) if across else (read_tests(tests), ())
     wanted = Wanted(
@@ -177,9 +189,9 @@ def run(
     if where:
         chosen = tuple(with_paths(variant, os.path.abspath) for variant in chosen)
     cases = [case for case in cases_of(named, wanted) if any(v.takes(case) for v in chosen)]
-    all_of_it = budget_s or DEFAULT_BUDGET_S
-    # What is measured follows from what was typed alone, not from how long this took so far: a dry run says the same.
-    time_s = measuring_s(max(all_of_it - START_S, 0.0), len(cases) * len(chosen))
+    total_s = budget_s or DEFAULT_BUDGET_S
+    # The plan depends only on the command line, not on the time spent so far: a dry run shows the same plan.
+    time_s = measuring_s(max(total_s - START_S, 0.0), len(cases) * len(chosen))
     fit = cases if wanted.any else fitting(cases, chosen, time_s)
     plan = Plan(
         variants=chosen,
@@ -194,18 +206,18 @@ def run(
         notes=unmeasured,
         left_out=tuple(case for case in cases if case not in fit),
     )
-    probe.program()  # without which nothing else is worth saying
+    probe.program()  # without the probe, no other message helps
     out = output_path("bus", output)
-    request = probe.Request(plan, out, ("sonde", *sys.argv[1:]), all_of_it, began, timeout_s)
-    gone = replaced(out)
+    request = probe.Request(plan, out, ("sonde", *sys.argv[1:]), total_s, began, timeout_s)
+    replaced_file = replaced(out)
     if dry_run:
         outcome = _dry(request)
-        outcome.warnings = [*gone, *outcome.warnings]
+        outcome.warnings = [*replaced_file, *outcome.warnings]
         return outcome
     probe.require(plan)
-    measured = probe.measure(request, settings().bar("bus run", all_of_it))
-    outcome = told_of(measured.paths[0], "run")
-    outcome.warnings = [*gone, *plan.notes, *outcome.warnings]
+    measured = probe.measure(request, settings().bar("bus run", total_s))
+    outcome = outcome_of(measured.paths[0], "run")
+    outcome.warnings = [*replaced_file, *plan.notes, *outcome.warnings]
     measured.check(outcome.warnings)
     if measured.interrupted:
         outcome.tell_interrupted(measured.paths)
@@ -232,13 +244,13 @@ def _dry(request: Request) -> Outcome:
 @click.command("variants")
 @common()
 def show_variants() -> Outcome:
-    """The variants that bus run compares, and what each is."""
+    """List the variants that bus run compares by default."""
     from sonde.bus.plan import NULL, RAW, TESTS, usual_variants
 
     def tests(measured: tuple[str, ...]) -> str:
-        left = [test for test in TESTS if test not in measured]
-        if len(left) < len(measured):
-            return f"all but {', '.join(left)}" if left else "all"
+        missing = [test for test in TESTS if test not in measured]
+        if len(missing) < len(measured):
+            return f"all but {', '.join(missing)}" if missing else "all"
         return ", ".join(test for test in TESTS if test in measured)
 
     found = usual_variants()
@@ -251,11 +263,13 @@ def show_variants() -> Outcome:
         )
         for v in found
     ]
-    note = "Any other: --variants NAME=IMPLEMENTATION,KEY=VALUE,…; keys are discovery, multicast, security, profile, …"
+    note = (
+        "Others: --variants NAME=IMPLEMENTATION,KEY=VALUE,…; keys: discovery, multicast, security, profile, …"
+    )
     return Outcome(
         "bus",
         "variants",
-        f"{len(rows)} variants are compared where none are named",
+        f"bus run compares {len(rows)} variants by default",
         tables=[
             Table(
                 "Variants of sonde bus run", ("name", "transport", "discovery", "measured in"), rows, (), note
@@ -281,11 +295,14 @@ def show_variants() -> Outcome:
 @common()
 @FILE
 @click.option(
-    "--case", "case", metavar="CASE", help='One case in full: "latency, 64 B", or the beginning of it.'
+    "--case",
+    "case",
+    metavar="CASE",
+    help='Show one case in full: "latency, 64 B", or the beginning of its name.',
 )
 def show(file: Path, case: str | None) -> Outcome:
-    """What a dataset says: each test by variant, how costs grow, why a first message is slow."""
-    outcome = told_of(file, "show")
+    """Show a dataset: each test by variant, how costs grow, why a first message is slow."""
+    outcome = outcome_of(file, "show")
     if case is not None:
         import sonde
         from sonde.bus import verdict
@@ -297,18 +314,18 @@ def show(file: Path, case: str | None) -> Outcome:
             outcome.tables, outcome.lines = (
                 verdict.case_tables(summary, case),
                 [],
-            )  # lessons are of the whole run
+            )  # lessons apply to the whole run
             if not outcome.tables:
                 raise UsageError(
                     "bus.no_such_case",
-                    f"{file} has no case '{case}'; it has: {'; '.join(verdict.titles(Values(summary)))}",
-                    "name one of them",
+                    f"{file} has no case '{case}'; its cases: {'; '.join(verdict.titles(Values(summary)))}",
+                    "name one of these cases",
                 )
     return outcome
 
 
-def told_of(path: Path, verb: str) -> Outcome:
-    """What a dataset says of itself."""
+def outcome_of(path: Path, verb: str) -> Outcome:
+    """The outcome of showing a dataset."""
     import sonde
     from sonde.bus import verdict
     from sonde.bus.values import Values, between
@@ -333,10 +350,10 @@ def told_of(path: Path, verb: str) -> Outcome:
             warnings=[*dataset.warnings_of(tree), *verdict.warnings(summary)],
             values=values,
             tables=verdict.tables(summary),
-            # The first is in the sentence.
+            # The verdict contains the first lesson.
             lines=[
                 verdict.capitalised(f"{lesson['text']}.")
-                for lesson in verdict.told_together(verdict.lessons(Values(summary))[1:])
+                for lesson in verdict.merged_lessons(verdict.lessons(Values(summary))[1:])
             ],
             sound=verdict.good(summary),
         )
@@ -350,10 +367,10 @@ def told_of(path: Path, verb: str) -> Outcome:
 @click.option(
     "--variants",
     metavar="OF_A,OF_B",
-    help="Hold one variant of B against one of A, which may be the same file: cyclonedds/udp4,mine.",
+    help="Compare one variant of B with one of A; both may be the same file: cyclonedds/udp4,mine.",
 )
 def diff(a: Path, b: Path, matters: float, variants: str | None) -> Outcome:
-    """Where B costs more than A, case by case, and what changed in the machine; exit 1 when it does.
+    """Compare run B with run A, case by case, and list changes of the machine; exit 1 if B costs more.
 
     \b
     sonde bus diff before.nc after.nc
@@ -366,7 +383,7 @@ def diff(a: Path, b: Path, matters: float, variants: str | None) -> Outcome:
         raise UsageError(
             "bus.bad_variant",
             f"--variants {variants} does not name two variants",
-            "name one of A, a comma, and one of B: --variants cyclonedds/udp4,mine",
+            "name one variant of A and one of B, with a comma between them: --variants cyclonedds/udp4,mine",
         )
     return compared(a, b, matters, "diff", (names[0], names[1]))
 
@@ -377,23 +394,21 @@ def diff(a: Path, b: Path, matters: float, variants: str | None) -> Outcome:
 @AGAINST
 @MATTERS
 def check(file: Path, against: Path | None, matters: float) -> Outcome:
-    """Hold a run against an earlier one; exit 1 on a finding, 4 where nothing can be said."""
+    """Compare a run with an earlier one; exit 1 on a finding, 4 if the result is inconclusive."""
     if against is None:
-        raise UsageError(
-            "bus.nothing_to_check", "there is nothing to hold it against", "give --against BASE.nc"
-        )
+        raise UsageError("bus.nothing_to_check", "there is no run to compare with", "give --against BASE.nc")
     outcome = compared(against, file, matters, "check")
-    unsaid, told = outcome.exit == Exit.INCOMPLETE, outcome.verdict
+    inconclusive, comparison = outcome.exit == Exit.INCOMPLETE, outcome.verdict
     outcome.hold(outcome.findings, file)
     if not outcome.sound:
-        outcome.verdict += f"; {told}"
-    if unsaid and not outcome.findings:
+        outcome.verdict += f"; {comparison}"
+    if inconclusive and not outcome.findings:
         outcome.exit = Exit.INCOMPLETE
     return outcome
 
 
 def compared(a: Path, b: Path, matters: float, verb: str, variants: tuple[str, str] | None = None) -> Outcome:
-    """Two runs, case by case. variants: of A and B, where they are not to be of one name."""
+    """The comparison of two runs, case by case. variants: one of A and one of B, instead of those of the same name."""
     import sonde
     from sonde.bus import limits
     from sonde.core import dataset

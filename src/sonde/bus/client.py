@@ -11,11 +11,11 @@
 
     with bus.open(idl="power.idl", topics={"Power": "regale::NodePower"}, domain=3) as here: ...
 
-Samples are dicts by the names of IDL: structures are dicts, sequences and arrays lists (numpy arrays are taken as
-well), octets bytes, enumerations their names. What a sample leaves out is zero or empty.
-SONDE_BUS=cyclonedds|fastdds|null chooses the implementation unless `implementation` or the profile does. Any-thread;
-one thread at a time takes from a reader. close() may come beside another thread's call: that ends with bus.closed, or
-as it would have.
+A sample is a dict with the field names of the IDL: structures are dicts, sequences and arrays are lists (numpy arrays
+are accepted), octets are bytes, enumerations are their names. A field that a sample leaves out is zero or empty.
+SONDE_BUS=cyclonedds|fastdds|null chooses the implementation unless `implementation` or the profile does. All
+threads may call all functions, but only one thread at a time may take from a reader. close() may run during a call of
+another thread: that call fails with bus.closed or ends normally.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ Body = Mapping[str, Any] | bytes
 class Sample:
     """One sample. sample["power_w"] is a field.
 
-    value: its fields. writer: whose, 32 hexadecimal digits. source_ns, received_ns: CLOCK_REALTIME there and here,
-    0: not told. state: "alive", "disposed", "no_writers". has_data: False where only the key fields mean something.
+    value: its fields. writer: GUID of the writer, 32 hexadecimal digits. source_ns, received_ns: CLOCK_REALTIME at the
+    writer and here, 0: unknown. state: "alive", "disposed", "no_writers". has_data: False if only the key
+    fields are valid.
     """
 
     value: dict[str, Any]
@@ -66,7 +67,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a server answered. server: its name. tries: how often the request was sent. message: said besides."""
+    """The answer of a server. server: its name. tries: how often the request was sent. message: an additional text."""
 
     body: Any
     server: str
@@ -75,7 +76,7 @@ class Reply:
 
 
 class _Closing:
-    """What can be closed, and is at the end of a `with`."""
+    """Base of objects with close(); a `with` statement closes them at its end."""
 
     _native: Any
 
@@ -97,7 +98,7 @@ class _Endpoint(_Closing):
         return str(self._native.topic)
 
     def wait_matched(self, n: int = 1, timeout_s: float | None = None) -> bool:
-        """False: fewer than n others were there by then. timeout_s: None: without end."""
+        """Wait until n endpoints match. False: fewer matched in time. timeout_s: None: no time limit."""
         return bool(self._native.wait_matched(n, -1.0 if timeout_s is None else timeout_s))
 
     def status(self) -> dict[str, Any]:
@@ -107,45 +108,45 @@ class _Endpoint(_Closing):
 
 
 class Writer(_Endpoint):
-    """Made by Bus.writer()."""
+    """A writer of a topic, created by Bus.writer()."""
 
     def __init__(self, native: Any) -> None:
         self._native = native
 
     def write(self, value: Mapping[str, Any] | None = None, /, **fields: Any) -> None:
-        """Publishes one sample: a dict, or its fields. Raises UsageError (bus.bad_value), TimedOut, BusError."""
+        """Publish one sample: a dict, or its fields. Raises UsageError (bus.bad_value), TimedOut, BusError."""
         self._native.write({**(value or {}), **fields})
 
     def dispose(self, value: Mapping[str, Any] | None = None, /, **fields: Any) -> None:
-        """Says that the instance with these key fields is no more."""
+        """Dispose of the instance with these key fields."""
         self._native.dispose({**(value or {}), **fields})
 
     def wait_acknowledged(self, timeout_s: float | None = None) -> bool:
-        """False: not every matched reliable reader had all by then."""
+        """Wait until all matched reliable readers have all samples. False: not all had them in time."""
         return bool(self._native.wait_acknowledged(-1.0 if timeout_s is None else timeout_s))
 
     def flush(self) -> None:
-        """Sends what a latency budget holds back."""
+        """Send samples that a latency budget delays."""
         self._native.flush()
 
 
 class Reader(_Endpoint):
-    """Made by Bus.reader()."""
+    """A reader of a topic, created by Bus.reader()."""
 
     def __init__(self, native: Any) -> None:
         self._native = native
 
     def take(self, most: int = 4096) -> list[Sample]:
-        """What is there now, oldest first; it does not wait.
+        """The samples that have arrived, oldest first, without waiting.
 
-        Raises UsageError (bus.too_large) for a sample of too many values, and for that one alone: what came before it
-        is given first, what came behind it by the next call.
+        Raises UsageError (bus.too_large) for a sample with too many values. The samples before it are returned first,
+        in an earlier call; the samples after it are returned by the next call.
         """
         return [Sample(value, **info) for value, info in self._native.take(most)]
 
     def samples(self, timeout_s: float | None = None) -> Iterator[Sample]:
-        """Samples as they come; ends when none came for timeout_s, or the reader is closed meanwhile."""
-        self._native.wait(0.0)  # of one that is closed already it is an error
+        """Iterate over samples as they arrive, until none arrives for timeout_s or the reader is closed."""
+        self._native.wait(0.0)  # raises an error if the reader is closed already
         try:
             while self._native.wait(-1.0 if timeout_s is None else timeout_s):
                 yield from self.take()
@@ -155,23 +156,24 @@ class Reader(_Endpoint):
 
 
 class Client(_Closing):
-    """Made by Bus.client()."""
+    """A client of a service, created by Bus.client()."""
 
     def __init__(self, native: Any, service: str) -> None:
         self._native, self._service = native, service
 
     def call(self, body: Body = b"", target: str = "", timeout_s: float = 5.0, retry_s: float = 0.5) -> Reply:
-        """Asks, and waits for the first answer. target: which server, `*` and `?` allowed; "": any.
+        """Send a request, wait for the first answer. target: name of the server, `*` and `?` allowed; "": any server.
 
-        retry_s: after how long the same request is sent again, doubling; it is not executed twice. 0: never.
-        Raises Refused (the server's code and words), TimedOut, UsageError (the body), BusError.
+        retry_s: time after which the same request is sent again; it doubles each time. The server does not execute a
+        request twice. 0: never send again.
+        Raises Refused (the server's code and message), TimedOut, UsageError (the body), BusError.
         """
         answer = self._native.call(body, target, timeout_s, retry_s)
         if answer["number"]:
-            who = f"server '{answer['server']}'" if answer["server"] else "the server"
+            server = f"server '{answer['server']}'" if answer["server"] else "the server"
             raise Refused(
                 f"bus.{answer['code']}",
-                f"{self._service}: {who} refused: {answer['message'] or answer['code']}",
+                f"{self._service}: {server} refused: {answer['message'] or answer['code']}",
                 "",
                 answer["code"],
                 answer["server"],
@@ -182,11 +184,11 @@ class Client(_Closing):
     def call_all(
         self, body: Body = b"", target: str = "", timeout_s: float = 1.0, most: int = 65536
     ) -> list[dict[str, Any]]:
-        """Every server's answer that came in time: {code, number, message, server, tries, body}."""
+        """The answers of all servers that arrive in time: {code, number, message, server, tries, body}."""
         return list(self._native.call_all(body, target, timeout_s, most))
 
     def wait_for_server(self, timeout_s: float | None = None) -> bool:
-        """False: there was none by then."""
+        """Wait for a server. False: no server was found in time."""
         return bool(self._native.wait_for_server(-1.0 if timeout_s is None else timeout_s))
 
     def counts(self) -> dict[str, int]:
@@ -195,7 +197,7 @@ class Client(_Closing):
 
 
 class Server(_Closing):
-    """Made by Bus.serve(). Its handler runs in a thread of its own until close()."""
+    """A server of a service, created by Bus.serve(). Its handler runs in a separate thread until close()."""
 
     def __init__(self, native: Any) -> None:
         self._native = native
@@ -206,13 +208,13 @@ class Server(_Closing):
 
 
 class Bus(_Closing):
-    """Made by open()."""
+    """A participant of a bus, created by open()."""
 
     def __init__(self, native: Any) -> None:
         self._native = native
 
     def writer(self, topic: str, type: str = "") -> Writer:
-        """type: of a topic that the profile does not have, by its name in IDL."""
+        """type: name of the type in the IDL, for a topic that the profile does not have."""
         return Writer(_bus.Writer(self._native, topic, type))
 
     def reader(self, topic: str, type: str = "") -> Reader:
@@ -231,11 +233,11 @@ class Bus(_Closing):
         reply: str = "",
         threads: int = 1,
     ) -> Server:
-        """Answers requests. handler(body) -> body of the answer.
+        """Answer requests of a service. handler(body) -> body of the answer.
 
-        What it raises becomes the code `failed`, Refused its own code.
+        An exception of the handler gives an answer with the code `failed`; Refused gives its own code.
 
-        name: what clients' targets are compared with.
+        name: the server's name, which is compared with the clients' targets.
         """
 
         def answered(body: Any, target: str, client: str) -> Any:
@@ -261,23 +263,25 @@ class Bus(_Closing):
         return str(self._native.guid)
 
     def caps(self) -> dict[str, bool]:
-        """What the implementation can do."""
+        """The features of the implementation."""
         return dict(self._native.caps())
 
     def topics(self) -> list[str]:
-        """Those of the profile."""
+        """The topics of the profile."""
         return list(self._native.topics())
 
     def peers(self) -> list[dict[str, Any]]:
-        """Other participants that are known now: {guid, name, host, pid}."""
+        """The other participants known now: {guid, name, host, pid}."""
         return list(self._native.peers())
 
     def endpoints(self) -> list[dict[str, Any]]:
-        """Theirs: {guid, participant, writes, topic, type, partitions, reliable, transient_local}."""
+        """The endpoints of the other participants: {guid, participant, writes, topic, type, partitions, reliable,
+        transient_local}.
+        """
         return list(self._native.endpoints())
 
 
-# Of native/bus/request.hpp, where the numbers are those of the wire.
+# As in native/bus/request.hpp: the numbers on the wire.
 _REPLY_NUMBERS = {
     "bad_request": 1,
     "denied": 2,
@@ -300,20 +304,20 @@ def open(
     topics: Mapping[str, str] | None = None,
     domain: int = 0,
 ) -> Bus:
-    """Joins a bus.
+    """Join a bus.
 
-    profile: a file; name: which of its profiles. Or without a file: idl, where types are declared, topics {name: type},
-    domain; on this machine's loopback.
+    profile: a file; name: one of its profiles. Or without a file, on this machine's loopback: idl: the file that
+    declares the types, topics: {name: type}, domain.
 
     Raises
     ------
-    UsageError: the profile, the IDL, an implementation that is not there or lacks what is asked. BusError: bus.open.
+    UsageError: the profile or the IDL is wrong, or the implementation is absent or lacks a feature. BusError: bus.open.
     """
     if profile is not None:
         if idl is not None or topics is not None or domain:
             raise UsageError(
                 "bus.bad_profile",
-                "a profile file was given, and idl, topics or domain beside it",
+                "a profile file was given together with idl, topics or domain",
                 "write them into the profile",
             )
         return Bus(_bus.open(utf8_path(profile), name, implementation))
@@ -326,10 +330,10 @@ def open(
 
 
 def open_text(profile: str, name: str = "", folder: str | Path = ".", implementation: str = "") -> Bus:
-    """The same with a profile's text; files that it names are looked for in `folder`."""
+    """Join a bus with a profile as text. `folder`: where files that the profile names are searched."""
     return Bus(_bus.open_text(profile, name, str(folder), implementation))
 
 
 def implementations() -> list[str]:
-    """Names that can be opened here."""
+    """The names of the available implementations."""
     return list(_bus.implementations())

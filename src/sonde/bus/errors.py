@@ -1,4 +1,4 @@
-"""What can go wrong on a bus, as exceptions. Their codes begin with "bus."."""
+"""The exceptions of a bus. Their codes begin with "bus."."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ class BusError(EnvironmentFailure):
 
 
 class TimedOut(BusError, TimeoutError):
-    """It was not done in time. Also a TimeoutError."""
+    """The operation did not finish in time. Also a TimeoutError."""
 
     def __str__(self) -> str:
         return self.what
 
 
 class Refused(BusError):
-    """A server answered, and with another code than ok. reply: the code's name; server: who said it.
+    """A server answered with a code other than ok. reply: the code's name; server: the server's name.
 
-    number: the code as it travels; from 1000 on a service's own, all of which are called "user".
+    number: the code as sent; codes from 1000 on belong to the service and are all called "user".
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class Refused(BusError):
         self.reply, self.server, self.number = reply, server, number
 
 
-# What a caller wrote wrongly, as against what the machine or an implementation refused.
+# Errors of the caller; all others come from the machine or from an implementation.
 _USAGE = (
     "bad_idl",
     "bad_name",
@@ -52,5 +52,5 @@ _KINDS: dict[str, type[SondeError]] = {**{name: UsageError for name in _USAGE}, 
 
 
 def made(code: str, what: str, hint: str = "") -> SondeError:
-    """The exception for an error of the native library. A code that is not known makes a BusError."""
+    """The exception for an error of the native library. An unknown code gives a BusError."""
     return _KINDS.get(code.rpartition(".")[2], BusError)(code, what, hint)

@@ -1,4 +1,4 @@
-"""The figures of one dataset of the bus, and its section of a report. Specifications only: nothing is drawn here."""
+"""The figures of one dataset of the bus, and its section of a report. Specifications only: it draws nothing."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from sonde.core.status import status_counts
 from sonde.core.units import format_duration, format_size
 
 SERIES_POINTS = ("series", "point")
-QUANTITY = "quantity"  # what most sliders choose
+QUANTITY = "quantity"  # label of most sliders
 WORDS = {
     "rtt": "round trip",
-    "publish": "publish: the call that writes",
-    "one_way": "one way, a sample a subscriber",
-    "first": "until the first subscriber has it",
-    "last": "until the last subscriber has it",
+    "publish": "publish: the call of write()",
+    "one_way": "one way, one sample per subscriber",
+    "first": "until the first subscriber receives it",
+    "last": "until the last subscriber receives it",
     "cycles": "cycles of a publish",
     "instructions": "instructions of a publish",
     "datagrams": "datagrams",
     "wire_bytes": "bytes on the wire",
     "cpu": "processor time of all programs",
     "time_to_match": "time until all match",
-    "make_cycles": "cycles of making a participant",
-    "make_instructions": "instructions of making a participant",
+    "make_cycles": "cycles to create a participant",
+    "make_instructions": "instructions to create a participant",
     "message_rate": "messages a second to each subscriber",
     "byte_rate": "bytes a second to each subscriber",
     "publish_rate": "publishes a second",
@@ -45,12 +45,12 @@ WORDS = {
 }
 
 
-MEDIANS = "Medians with 95 % intervals, from six epochs on"
+MEDIANS = "Medians, with 95 % intervals if there are at least six epochs"
 
-# What a lesson is about.
+# The subject of each lesson.
 LESSONS = {
     "latency": "round trip",
-    "above_raw": "over a bare way",
+    "above_raw": "relative to raw",
     "keys": "keys",
     "fanout_publish": "subscribers",
     "fanout_last": "subscribers",
@@ -72,29 +72,29 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
     Parameters
     ----------
     tree : group /summary; opened lazily
-    dataset : the file's name, for what to type next
+    dataset : the file's name, for the suggested commands
 
     Returns
     -------
-    Section. Figures that the data cannot fill are left out.
+    Section. Figures without data are left out.
 
     Raises
     ------
     DataError  core.no_summary.
     """
     summary = summary_of(tree, "bus", dataset)
-    told = Values(summary)
+    results = Values(summary)
     tables = [verdict.variant_table(summary)]
-    if lessons := verdict.lessons(told):
+    if lessons := verdict.lessons(results):
         lines: list[tuple[str, str]] = []
         about = ""
-        for lesson in verdict.told_together(lessons):
+        for lesson in verdict.merged_lessons(lessons):
             before, about = about, LESSONS[str(lesson["code"]).removeprefix("bus.")]
             text = verdict.capitalised(f"{lesson['text']}.")
             lines.append(("" if about == before else about, text))
-        tables.append(Table("What the run teaches", ("about", "what"), lines))
-    advice = advice_table(told, between(tree.attrs))
-    runs = {"asked": verdict.test_titles(told)}
+        tables.append(Table("Lessons", ("subject", "result"), lines))
+    advice = advice_table(results, between(tree.attrs))
+    runs = {"asked": verdict.test_titles(results)}
     if hosts := between(tree.attrs):
         runs["measured between"] = f"{hosts} ({tree.attrs.get('host_addresses', 'addresses unknown')})"
     return Section(
@@ -104,7 +104,7 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
         tables=tables + ([advice] if advice else []),
         numbers=verdict.tables(summary, intervals=True),
         figures=list(figures(summary)),
-        facts=facts(told),
+        facts=facts(results),
         method=list(METHODS),
         warnings=verdict.warnings(summary),
         runs=runs,
@@ -115,35 +115,37 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
 METHODS = (
     MEDIAN,
     Method(
-        "Ways over the bus compared",
-        "All variants of a case are measured in every epoch, in a random order; ratios are taken epoch by epoch, and "
-        "their typical value is the Hodges-Lehmann shift of the logs with the signed-rank interval.",
+        "Comparison of variants",
+        "Every epoch measures all variants of a case, in random order. Ratios are paired by epoch; the estimate is the "
+        "Hodges-Lehmann shift of their logarithms, with the signed-rank interval.",
         "Hollander & Wolfe, Nonparametric Statistical Methods, 1999, 3.3",
     ),
     Method(
         "Laws of growth",
-        "A power law is fitted by least squares of the logarithms to one median for each number of participants; its "
-        "interval comes from how far these lie from the law. Akaike's criterion tells it from an exponential.",
+        "A power law is fitted to one median for each number of participants, by least squares of the logarithms. Its "
+        "interval comes from the distance of the medians from the law. Akaike's criterion compares it with an "
+        "exponential.",
         "Akaike, IEEE Transactions on Automatic Control 19, 1974",
     ),
     Method(
         "Why a first message is slow",
-        "The slow message, the usual one and the slow one with a suspected cause removed are measured in the same "
-        "epochs; a cause's part is what its removal takes away of the difference, with the signed-rank interval.",
+        "The slow message, a steady message, and the slow message with one suspected cause removed are measured in the "
+        "same epochs. The part of a cause is the share of the difference that its removal takes away, with the "
+        "signed-rank interval.",
     ),
     Method(
-        "The machine's own ways",
+        "Raw transports",
         "Bare UDP and TCP sockets, and shared memory with a futex, move the bytes of each case between two programs "
-        "in the same run. All that waits sleeps, in them as in the bus.",
+        "in the same run. Waiting threads sleep, as in the bus.",
     ),
 )
 
 
-def facts(told: Values) -> list[Fact]:
-    """The few numbers a reader looks for first."""
+def facts(results: Values) -> list[Fact]:
+    """The most important numbers."""
     out = []
-    for test in told.tests[:3]:
-        cells = [value for value in told.find(test) if not value.way.raw]
+    for test in results.tests[:3]:
+        cells = [value for value in results.find(test) if not value.way.raw]
         if cells:
             value = cells[0]
             ends = "no interval"
@@ -152,16 +154,16 @@ def facts(told: Values) -> list[Fact]:
                 ends = f"{text_of(low, value.unit)} to {text_of(high, value.unit)}"
             name = f"{value.case.title}, {value.way.name}"
             out.append(Fact(name, text_of(value.median, value.unit), ends))
-    counted = status_counts(told.statuses())
+    counted = status_counts(results.statuses())
     out.append(Fact("converged", f"{counted['converged']} of {counted['cells']}", "cells"))
     return out
 
 
-def advice_table(told: Values, hosts: str = "") -> Table | None:
-    """What the usage model says for the corners of what was measured; None where it cannot say anything."""
-    sizes = sorted({value.case.size for value in told.find("latency")})
-    subscribers = sorted({value.case.subscribers for value in told.find("fanout")}) or [1]
-    entities = sorted({value.case.entities for value in told.find("discovery")}) or [1]
+def advice_table(results: Values, hosts: str = "") -> Table | None:
+    """The recommendations at the corners of the measured range; None without any."""
+    sizes = sorted({value.case.size for value in results.find("latency")})
+    subscribers = sorted({value.case.subscribers for value in results.find("fanout")}) or [1]
+    entities = sorted({value.case.entities for value in results.find("discovery")}) or [1]
     if not sizes:
         return None
     lines = []
@@ -170,7 +172,7 @@ def advice_table(told: Values, hosts: str = "") -> Table | None:
             for size in dict.fromkeys((sizes[0], sizes[-1])):
                 need = model.Need(entities[-1], many, size, local)
                 try:
-                    best = model.advise(told, need, hosts)[0]
+                    best = model.advise(results, need, hosts)[0]
                 except DataError:
                     continue
                 discovery = best.discovery.kind or "–" if best.discovery else "–"
@@ -180,41 +182,41 @@ def advice_table(told: Values, hosts: str = "") -> Table | None:
                 lines.append((where, str(many), format_size(size, exact=True), name, latency, discovery))
     if not lines:
         return None
-    head = ("where", "subscribers", "size", "best", "until the last has it", "discovery")
-    note = f"Discovery of {entities[-1]} participants. Any other: sonde bus advise."
+    head = ("where", "subscribers", "size", "best", "until the last receives it", "discovery")
+    note = f"Discovery of {entities[-1]} participants. For other numbers: sonde bus advise."
     if hosts:
-        note += f"\nMeasured between {hosts}: not within one host."
+        note += f"\nMeasured between {hosts}, not within one host."
     else:
         note += "\nMeasured within one host: between hosts a network adds its own delay."
-    return Table("Which way over the bus", head, lines, (1, 2, 4), note)
+    return Table("Recommended variants", head, lines, (1, 2, 4), note)
 
 
 def figures(summary: xr.Dataset) -> tuple[Figure, ...]:
-    """Every figure the summary has the data for, in reading order."""
-    told = Values(summary)
-    made = (
-        latency_by_size(told),
-        latency_distribution(told, summary),
-        above_raw(told),
-        keys(told),
-        cycles(told),
-        fanout(told),
-        early(told, summary),
-        discovery_growth(told),
-        discovery_bytes(told),
-        discovery_time(told),
-        discovery_cycles(told),
-        divisions(told, "s"),
-        divisions(told, "1"),
-        throughput(told),
-        throughput_by_subscribers(told, ("message_rate", "publish_rate"), "/s"),
-        throughput_by_subscribers(told, ("byte_rate",), "B/s"),
-        loss(told),
-        first_message(told),
-        first_parts(told),
-        calls(told),
+    """All figures for which the summary has data, in reading order."""
+    results = Values(summary)
+    candidates = (
+        latency_by_size(results),
+        latency_distribution(results, summary),
+        above_raw(results),
+        keys(results),
+        cycles(results),
+        fanout(results),
+        early(results, summary),
+        discovery_growth(results),
+        discovery_bytes(results),
+        discovery_time(results),
+        discovery_cycles(results),
+        divisions(results, "s"),
+        divisions(results, "1"),
+        throughput(results),
+        throughput_by_subscribers(results, ("message_rate", "publish_rate"), "/s"),
+        throughput_by_subscribers(results, ("byte_rate",), "B/s"),
+        loss(results),
+        first_message(results),
+        first_parts(results),
+        calls(results),
     )
-    return tuple(figure for figure in made if figure is not None)
+    return tuple(figure for figure in candidates if figure is not None)
 
 
 # ---- lines of values over a number
@@ -229,9 +231,9 @@ def _lines(
     slider: str,
     more: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray]]] | None = None,
 ) -> xr.Dataset | None:
-    """Data of a SCATTER: a line a series over a number, joined for the eye, with the intervals at its points.
+    """Data of a SCATTER: one line over a number for each series, with intervals at its points.
 
-    groups: by position of the slider the values there. more: lines of a formula, by name, then by position: x, y.
+    groups: the values for each position of the slider. more: lines of a formula, by name, then by position: x, y.
     """
     names = list(dict.fromkeys(series_of(value) for values in groups.values() for value in values))
     numbers = sorted({number(value.case) for values in groups.values() for value in values})
@@ -256,7 +258,8 @@ def _lines(
         "style": ["line"] * len(names) + ["points"] * len(names),
         "hue": [*hue, *hue],
         "tone": [*tone, *tone],
-        "key": [name if t else "joined for the eye" for name, t in zip(names, tone)] + [""] * len(names),
+        "key": [name if t else "line as a guide to the eye" for name, t in zip(names, tone)]
+        + [""] * len(names),
         "series": [*(f"{name}, joined" for name in names), *names],
     }
     for j, (name, by_group) in enumerate((more or {}).items()):
@@ -314,26 +317,26 @@ def _scatter(
 
 
 def _by_quantity(
-    told: Values, test: str, quantities: Sequence[str], **numbers: Any
+    results: Values, test: str, quantities: Sequence[str], **numbers: Any
 ) -> dict[str, list[Value]]:
-    """Values of a test by what was measured, in words; without those that nothing was measured of."""
-    found = {WORDS[name]: told.find(test, name, **numbers) for name in quantities}
+    """The values of a test by the label of their quantity, without quantities that were not measured."""
+    found = {WORDS[name]: results.find(test, name, **numbers) for name in quantities}
     return {name: values for name, values in found.items() if values}
 
 
-def _paragraphs(told: Values, caption: str, *codes: str) -> str:
-    """A caption, and the lessons that the figure is about, a paragraph each."""
+def _paragraphs(results: Values, caption: str, *codes: str) -> str:
+    """A caption, followed by one paragraph for each lesson with these codes."""
     texts = [
         lesson["text"]
-        for lesson in verdict.told_together(verdict.lessons(told))
+        for lesson in verdict.merged_lessons(verdict.lessons(results))
         if lesson["code"].removeprefix("bus.") in codes
     ]
     return "\n".join([caption, *(f"{text[0].upper()}{text[1:]}." for text in texts)])
 
 
-def latency_by_size(told: Values) -> Figure | None:
-    """Round trip, publish and one way over the size of a sample; of one size alone by variant."""
-    groups = _by_quantity(told, "latency", ("rtt", "one_way", "publish"))
+def latency_by_size(results: Values) -> Figure | None:
+    """Round trip, publish and one way over the size of a sample; with a single size, by variant."""
+    groups = _by_quantity(results, "latency", ("rtt", "one_way", "publish"))
     sizes = {value.case.size for values in groups.values() for value in values}
     if len(sizes) == 1:
         size = format_size(sizes.pop(), exact=True)
@@ -342,7 +345,7 @@ def latency_by_size(told: Values) -> Figure | None:
             "bus-size",
             f"Latency of {size}",
             _paragraphs(
-                told, f"{MEDIANS}. Bare sockets and shared memory are the limit.", "latency", "above_raw"
+                results, f"{MEDIANS}. Bare sockets and shared memory show the limit.", "latency", "above_raw"
             ),
             Kind.BAR,
             _bars(cells),
@@ -350,33 +353,33 @@ def latency_by_size(told: Values) -> Figure | None:
             (Slider("position", QUANTITY),),
         )
     data = _lines(groups, lambda case: case.size, lambda value: value.way.name, QUANTITY)
-    caption = f"{MEDIANS}. The pale lines are bare sockets and shared memory, which is the limit."
+    caption = f"{MEDIANS}. The pale lines are bare sockets and shared memory: they show the limit."
     return _scatter(
         "bus-size",
         "Latency by size",
-        _paragraphs(told, caption, "latency", "above_raw"),
+        _paragraphs(results, caption, "latency", "above_raw"),
         data,
-        Axis("bytes of a sample", "B", log=True),
+        Axis("size of a sample", "B", log=True),
         Axis("time", "s", log=True),
         QUANTITY,
     )
 
 
 def _raw_keys(ways: Sequence[Way]) -> dict[str, tuple[str, list[Any]]]:
-    """The machine's own ways are pale, and each has a key of its own."""
+    """The tone and the key of each variant: raw transports are pale and have their own keys."""
     return {
         "tone": ("series", [int(way.raw) for way in ways]),
         "key": ("series", [way.name if way.raw else "" for way in ways]),
     }
 
 
-def latency_distribution(told: Values, summary: xr.Dataset) -> Figure | None:
-    """Distribution of the times of each case, a curve a variant."""
-    found = [value for test in ("latency", "calls", "first-message") for value in told.find(test)]
+def latency_distribution(results: Values, summary: xr.Dataset) -> Figure | None:
+    """Distribution of the times of each case, one curve for each variant."""
+    found = [value for test in ("latency", "calls", "first-message") for value in results.find(test)]
     if not found or "quantile" not in summary:
         return None
-    ways = [way for way in told.ways if any(value.way == way for value in found)]
-    cases = [case for case in told.cases if any(value.case == case for value in found)]
+    ways = [way for way in results.ways if any(value.way == way for value in found)]
+    cases = [case for case in results.cases if any(value.case == case for value in found)]
     share = summary["share"].values
     x = np.full((len(ways), len(share), len(cases)), np.nan)
     for value in found:
@@ -394,8 +397,8 @@ def latency_distribution(told: Values, summary: xr.Dataset) -> Figure | None:
     return Figure(
         "bus-latency",
         "Distribution of round trips",
-        "Of one message there and back. A step to the right that all variants share is the machine's doing; one that "
-        "a variant has alone is its own.",
+        "Times of one message there and back. A step to the right in all variants comes from the machine; a step in a "
+        "single variant comes from this variant.",
         Kind.CDF,
         data,
         {"x": Axis("round trip", "s", log=True), "p": Axis("share of messages")},
@@ -403,36 +406,36 @@ def latency_distribution(told: Values, summary: xr.Dataset) -> Figure | None:
     )
 
 
-def above_raw(told: Values) -> Figure | None:
-    """Latency over that of the machine's own way of the same transport."""
+def above_raw(results: Values) -> Figure | None:
+    """Ratio of the latency to that of the raw transport of the same kind."""
     ratios = {
         (value.case.size, value.way.name): value.ratio_to_raw
-        for value in told.find("latency")
+        for value in results.find("latency")
         if math.isfinite(value.ratio_to_raw[0])
     }
     return _ratios(
         "bus-above-raw",
-        "Round trip over that of a bare socket or memory",
-        "1 is as fast as the machine's own way of the same transport, in the same epochs of the same run.",
+        "Round trip relative to a bare socket or shared memory",
+        "1 is as fast as the raw transport of the same kind, in the same epochs of the same run.",
         ratios,
-        "times a bare way's",
+        "ratio to raw",
     )
 
 
-def keys(told: Values) -> Figure | None:
-    """What keys cost a round trip: over the same without."""
+def keys(results: Values) -> Figure | None:
+    """Ratio of a round trip with keys to one without."""
     ratios = {
         (value.case.size, value.way.name): value.ratio
-        for value in told.keyed()
+        for value in results.keyed()
         if value.case.test == "latency"
     }
-    caption = "DDS Security over the same variant without it, in the same epochs of the same run."
+    caption = "DDS Security relative to the same variant without it, in the same epochs of the same run."
     return _ratios(
         "bus-keys",
-        "What keys cost a round trip",
-        _paragraphs(told, caption, "keys"),
+        "Cost of keys for a round trip",
+        _paragraphs(results, caption, "keys"),
         ratios,
-        "times one without keys",
+        "ratio to the same without keys",
     )
 
 
@@ -448,10 +451,10 @@ def _ratios(
         return None
     sizes, ways = sorted({size for size, _ in ratios}), list(dict.fromkeys(name for _, name in ratios))
     names = ("value", "low", "high")
-    told = {name: np.full((len(sizes), len(ways)), np.nan) for name in names}
+    results = {name: np.full((len(sizes), len(ways)), np.nan) for name in names}
     for (size, way), numbers in ratios.items():
         for name, number in zip(names, numbers):
-            told[name][sizes.index(size), ways.index(way)] = number
+            results[name][sizes.index(size), ways.index(way)] = number
     words = {"value": what, "low": "95 % from", "high": "95 % to"}
     return Figure(
         id_,
@@ -461,7 +464,7 @@ def _ratios(
         xr.Dataset(
             {
                 name: (("row", "col"), values, {"long_name": words[name], "units": "1"})
-                for name, values in told.items()
+                for name, values in results.items()
             },
             coords={"row": [format_size(size, exact=True) for size in sizes], "col": ways},
         ),
@@ -472,7 +475,7 @@ def _ratios(
 def _bars(
     cells: Mapping[str, Mapping[tuple[str, str], tuple[float, float, float]]],
 ) -> xr.Dataset:
-    """Data of a BAR: by position of the slider, (bar, series) and its value with its ends."""
+    """Data of a BAR: for each position of the slider, the values with intervals by (bar, series)."""
     bars = list(dict.fromkeys(bar for group in cells.values() for bar, _ in group))
     series = list(dict.fromkeys(name for group in cells.values() for _, name in group))
     shape = (len(bars), len(series), len(cells))
@@ -492,20 +495,20 @@ def _numbers(value: Value) -> tuple[float, float, float]:
     return value.median, *value.ends
 
 
-def cycles(told: Values) -> Figure | None:
-    """What a publish takes of a processor, by variant."""
+def cycles(results: Values) -> Figure | None:
+    """Cycles and instructions of a publish, by variant."""
     cells: dict[str, dict[tuple[str, str], tuple[float, float, float]]] = {}
     for test in ("latency", "fanout"):
         for quantity in ("cycles", "instructions"):
-            for value in told.find(test, quantity):
+            for value in results.find(test, quantity):
                 cells.setdefault(value.case.title, {})[value.way.name, quantity] = _numbers(value)
     if not cells:
         return None
     counted = any(name == "instructions" for group in cells.values() for _, name in group)
-    caption = "Ticks of the processor's counter during the call that writes, with 95 % intervals, from six epochs on"
-    caption += (
-        ", and instructions of the thread." if counted else ". Instructions were not counted on this machine."
-    )
+    caption = "Ticks of the processor's time-stamp counter during the call of write()"
+    caption += ", and instructions of the thread" if counted else ""
+    caption += ", with 95 % intervals if there are at least six epochs."
+    caption += "" if counted else " Instructions were not counted on this machine."
     return Figure(
         "bus-cycles",
         "Cycles of a publish",
@@ -517,20 +520,20 @@ def cycles(told: Values) -> Figure | None:
     )
 
 
-def fanout(told: Values) -> Figure | None:
+def fanout(results: Values) -> Figure | None:
     """Publish and reception over the number of subscribers."""
     groups = {}
-    for size in sorted({value.case.size for value in told.find("fanout", "publish")}):
+    for size in sorted({value.case.size for value in results.find("fanout", "publish")}):
         for name, values in _by_quantity(
-            told, "fanout", ("last", "one_way", "first", "publish"), size=size
+            results, "fanout", ("last", "one_way", "first", "publish"), size=size
         ).items():
             groups[f"{name}, {format_size(size, exact=True)}"] = values
     data = _lines(groups, lambda case: case.subscribers, lambda value: value.way.name, QUANTITY)
-    caption = f"{MEDIANS}. A line that rises straight pays for each subscriber; a level one does not."
+    caption = f"{MEDIANS}. A line that rises steadily has a cost for each subscriber; a flat line does not."
     return _scatter(
         "bus-fanout",
         "Several subscribers",
-        _paragraphs(told, caption, "fanout_publish", "fanout_last"),
+        _paragraphs(results, caption, "fanout_publish", "fanout_last"),
         data,
         Axis("subscribers"),
         Axis("time", "s", log=True),
@@ -538,9 +541,9 @@ def fanout(told: Values) -> Figure | None:
     )
 
 
-def early(told: Values, summary: xr.Dataset) -> Figure | None:
-    """The first messages of programs that were made for them, by their place."""
-    found = [value for value in told.find("first-message", "early") if "early" in summary]
+def early(results: Values, summary: xr.Dataset) -> Figure | None:
+    """The first messages of new programs, by their position."""
+    found = [value for value in results.find("first-message", "early") if "early" in summary]
     if not found:
         return None
     ways = list(dict.fromkeys(value.way for value in found))
@@ -549,38 +552,38 @@ def early(told: Values, summary: xr.Dataset) -> Figure | None:
     y = np.full((len(ways), places, len(cases)), np.nan)
     for value in found:
         y[ways.index(value.way), :, cases.index(value.case)] = summary["early"].values[value.row]
-    there = int(np.isfinite(y).any(axis=(0, 2)).sum())
-    if there < 2:
+    count = int(np.isfinite(y).any(axis=(0, 2)).sum())
+    if count < 2:
         return None
-    x = np.tile(np.arange(1, there + 1, dtype=float), (len(ways), 1))
+    x = np.tile(np.arange(1, count + 1, dtype=float), (len(ways), 1))
     return Figure(
         "bus-early",
         "The first messages of a program",
-        "Median over pairs of programs that were made anew of their first, second, … message: nothing was sent before "
-        "the first. Why that one is slow has figures of its own.",
+        "Median round trip of the first, second, … message of new pairs of programs. Nothing was sent before the first "
+        "message. Other figures show why it is slow.",
         Kind.SCATTER,
         xr.Dataset(
             {
                 "x": (SERIES_POINTS, x),
-                "y": ((*SERIES_POINTS, "position"), y[:, :there]),
+                "y": ((*SERIES_POINTS, "position"), y[:, :count]),
                 "style": ("series", ["line"] * len(ways)),
                 "hue": ("series", np.arange(len(ways))),
                 **_raw_keys(ways),
             },
             coords={"series": [way.name for way in ways], "position": [case.title for case in cases]},
         ),
-        {"x": Axis("which message"), "y": Axis("round trip", "s", log=True)},
+        {"x": Axis("number of the message"), "y": Axis("round trip", "s", log=True)},
         (Slider("position", "case"),),
     )
 
 
 def _law_lines(
-    told: Values, quantity: str, group: str
+    results: Values, quantity: str, group: str
 ) -> dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]:
-    """The fitted law of each variant, as lines."""
+    """The fitted law of each variant, as a line."""
     out = {}
-    for way in told.ways:
-        own = told.discovered(quantity, way)
+    for way in results.ways:
+        own = results.discovered(quantity, way)
         law = power_law([value.case.entities for value in own], [value.median for value in own])
         if law is None:
             continue
@@ -589,25 +592,25 @@ def _law_lines(
     return out
 
 
-def discovery_growth(told: Values) -> Figure | None:
-    """Datagrams until all participants match, and the laws they follow."""
-    groups = _by_quantity(told, "discovery", ("datagrams",))
+def discovery_growth(results: Values) -> Figure | None:
+    """Datagrams until all participants match, with the fitted laws."""
+    groups = _by_quantity(results, "discovery", ("datagrams",))
     if not groups:
         return None
-    more = _law_lines(told, "datagrams", WORDS["datagrams"])
+    more = _law_lines(results, "datagrams", WORDS["datagrams"])
     numbers = [value.case.entities for values in groups.values() for value in values]
     x = np.geomspace(min(numbers), max(numbers), 24)
-    more[f"the source's: {SOURCE_SQUARE:g}·N²"] = {WORDS["datagrams"]: (x, SOURCE_SQUARE * x**2)}
+    more[f"source: {SOURCE_SQUARE:g}·N²"] = {WORDS["datagrams"]: (x, SOURCE_SQUARE * x**2)}
     data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, QUANTITY, more)
     caption = (
-        f"Participants, {verdict.SHAPES[told.shape]}: from the word to begin until all have found whom they should, by "
-        "the kernel's counters. On these axes a power of the number is a straight line. The source drew "
-        "only simple discovery's square."
+        f"Participants: {verdict.SHAPES[results.shape]}. The kernel counts datagrams from the start of participants "
+        "until all match. On these axes a power law is a straight line. The source shows only the quadratic growth of "
+        "simple discovery."
     )
     return _scatter(
         "bus-discovery",
         "Discovery: datagrams by participants",
-        _paragraphs(told, caption, "discovery_growth", "discovery_kinds"),
+        _paragraphs(results, caption, "discovery_growth", "discovery_kinds"),
         data,
         Axis("participants", log=True),
         Axis("datagrams until all match", log=True),
@@ -615,14 +618,14 @@ def discovery_growth(told: Values) -> Figure | None:
     )
 
 
-def discovery_bytes(told: Values) -> Figure | None:
+def discovery_bytes(results: Values) -> Figure | None:
     """Bytes until all participants match."""
-    groups = _by_quantity(told, "discovery", ("wire_bytes",))
+    groups = _by_quantity(results, "discovery", ("wire_bytes",))
     data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, QUANTITY)
     return _scatter(
         "bus-discovery-bytes",
         "Discovery: bytes by participants",
-        "That the IP layer was given to send until all match, headers included.",
+        "Bytes that the IP layer sent until all participants match, headers included.",
         data,
         Axis("participants", log=True),
         Axis("bytes until all match", "B", log=True),
@@ -630,15 +633,15 @@ def discovery_bytes(told: Values) -> Figure | None:
     )
 
 
-def discovery_time(told: Values) -> Figure | None:
+def discovery_time(results: Values) -> Figure | None:
     """Time and processor time until all participants match."""
-    groups = _by_quantity(told, "discovery", ("time_to_match", "cpu"))
+    groups = _by_quantity(results, "discovery", ("time_to_match", "cpu"))
     data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, QUANTITY)
-    begin = "All begin" if told.shape == EACH else "The writer is there before the others begin"
+    begin = "All participants start" if results.shape == EACH else "The writer exists before the others start"
     return _scatter(
         "bus-discovery-time",
         "Discovery: time by participants",
-        f"{begin} at the same moment; processor time is that of all programs together.",
+        f"{begin} at the same moment. Processor time is the sum over all programs.",
         data,
         Axis("participants", log=True),
         Axis("time", "s", log=True),
@@ -646,14 +649,14 @@ def discovery_time(told: Values) -> Figure | None:
     )
 
 
-def discovery_cycles(told: Values) -> Figure | None:
-    """Cycles and instructions of making a participant among others."""
-    groups = _by_quantity(told, "discovery", ("make_cycles", "make_instructions"))
+def discovery_cycles(results: Values) -> Figure | None:
+    """Cycles and instructions to create a participant while others are created, too."""
+    groups = _by_quantity(results, "discovery", ("make_cycles", "make_instructions"))
     data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, QUANTITY)
     return _scatter(
         "bus-discovery-cycles",
-        "Discovery: what making a participant takes",
-        "Of the thread that makes a participant with its endpoints, while the others do likewise.",
+        "Discovery: cost to create a participant",
+        "Cycles and instructions of the thread that creates a participant and its endpoints, while the others do, too.",
         data,
         Axis("participants", log=True),
         Axis("cycles, instructions", log=True),
@@ -661,17 +664,17 @@ def discovery_cycles(told: Values) -> Figure | None:
     )
 
 
-def divisions(told: Values, unit: str) -> Figure | None:
-    """What a publish takes where a bus is divided into so many groups. unit: "s", or "1": cycles and instructions."""
+def divisions(results: Values, unit: str) -> Figure | None:
+    """Cost of a publish over the number of groups of a bus. unit: "s", or "1": cycles and instructions."""
     groups: dict[str, list[Value]] = {}
     for quantity in ("publish", "one_way", "rtt") if unit == "s" else ("cycles", "instructions"):
-        for value in told.find("partitions", quantity):
+        for value in results.find("partitions", quantity):
             groups.setdefault(f"{value.way.name}: {WORDS[quantity]}", []).append(value)
     data = _lines(groups, lambda case: case.entities, lambda value: value.case.treatment, "variant")
     return _scatter(
         "bus-divisions" if unit == "s" else "bus-divisions-cycles",
         "Topics, partitions, wildcards, domains" + ("" if unit == "s" else ": cycles"),
-        _paragraphs(told, "A program holds so many groups and uses them in turn.", "divisions"),
+        _paragraphs(results, "A program has this number of groups and uses them in turn.", "divisions"),
         data,
         Axis("groups", log=True),
         Axis("time", "s") if unit == "s" else Axis("cycles, instructions"),
@@ -679,40 +682,40 @@ def divisions(told: Values, unit: str) -> Figure | None:
     )
 
 
-def throughput(told: Values) -> Figure | None:
-    """What arrives, and what is lost beside it, by variant."""
+def throughput(results: Values) -> Figure | None:
+    """Received and lost messages, by variant."""
     cells: dict[str, dict[tuple[str, str], tuple[float, float, float]]] = {}
-    for value in told.find("throughput"):
+    for value in results.find("throughput"):
         group = cells.setdefault(value.case.title, {})
         group[value.way.name, "received"] = _numbers(value)
-        lost = told.lost(value)
+        lost = results.lost(value)
         if 0 <= lost < 1:
-            gone = value.median * lost / (1 - lost)
-            group[value.way.name, "written and lost"] = (gone, math.nan, math.nan)
+            lost_rate = value.median * lost / (1 - lost)
+            group[value.way.name, "written and lost"] = (lost_rate, math.nan, math.nan)
     if not cells:
         return None
     return Figure(
         "bus-throughput",
         "Throughput, with loss",
         _paragraphs(
-            told,
-            "Messages a second that a subscriber received, and those that were written for it and never came.",
+            results,
+            "Messages per second that a subscriber received, and those per second that were written for it and lost.",
             "message_rate",
             "byte_rate",
             "loss",
         ),
         Kind.BAR,
         _bars(cells),
-        {"bar": Axis("Variant"), "y": Axis("messages of one subscriber", "/s")},
+        {"bar": Axis("Variant"), "y": Axis("messages for one subscriber", "/s")},
         (Slider("position", "case"),),
     )
 
 
-def throughput_by_subscribers(told: Values, quantities: Sequence[str], unit: str) -> Figure | None:
-    """Rates over the number of subscribers. unit: of messages "/s", of bytes "B/s"."""
+def throughput_by_subscribers(results: Values, quantities: Sequence[str], unit: str) -> Figure | None:
+    """Rates over the number of subscribers. unit: "/s" for messages, "B/s" for bytes."""
     groups: dict[str, list[Value]] = {}
     for quantity in quantities:
-        for value in told.find("throughput", quantity):
+        for value in results.find("throughput", quantity):
             size = format_size(value.case.size, exact=True)
             groups.setdefault(f"{WORDS[quantity]}, {size}, {value.case.treatment}", []).append(value)
     groups = {
@@ -725,7 +728,7 @@ def throughput_by_subscribers(told: Values, quantities: Sequence[str], unit: str
     return _scatter(
         "bus-throughput-bytes" if unit == "B/s" else "bus-throughput-subscribers",
         f"Throughput by subscribers: {what}",
-        "Of each subscriber: where the line stays level, all together receive in proportion to their number.",
+        "Rate of each subscriber. Where the line is flat, the total rate grows in proportion to their number.",
         data,
         Axis("subscribers"),
         Axis(what, unit, log=True),
@@ -733,9 +736,11 @@ def throughput_by_subscribers(told: Values, quantities: Sequence[str], unit: str
     )
 
 
-def loss(told: Values) -> Figure | None:
-    """The share of messages that never came, every case and variant."""
-    found = told.find("throughput", "lost") + told.find("fanout", "lost") + told.find("calls", "lost")
+def loss(results: Values) -> Figure | None:
+    """The share of lost messages, for each case and variant."""
+    found = (
+        results.find("throughput", "lost") + results.find("fanout", "lost") + results.find("calls", "lost")
+    )
     if not found:
         return None
     ways = list(dict.fromkeys(value.way.name for value in found))
@@ -745,8 +750,8 @@ def loss(told: Values) -> Figure | None:
         values[cases.index(value.case.title), ways.index(value.way.name)] = value.mean
     return Figure(
         "bus-loss",
-        "Messages that never came",
-        "The share lost, over all bursts. A rate says little without it.",
+        "Lost messages",
+        "Share of lost messages over all bursts. A rate is meaningful only together with its loss.",
         Kind.MATRIX,
         xr.Dataset(
             {"value": (("row", "col"), values, {"long_name": "share lost", "units": "1"})},
@@ -756,18 +761,18 @@ def loss(told: Values) -> Figure | None:
     )
 
 
-def first_message(told: Values) -> Figure | None:
-    """The first message, one among others, and the first with causes removed."""
+def first_message(results: Values) -> Figure | None:
+    """The first message, a steady message, and the first message with causes removed."""
     cells: dict[str, dict[tuple[str, str], tuple[float, float, float]]] = {}
-    for value in told.find("first-message"):
+    for value in results.find("first-message"):
         group = f"{value.way.name}, {format_size(value.case.size, exact=True)}"
         cells.setdefault(group, {})[value.case.treatment, "round trip"] = _numbers(value)
     if not cells:
         return None
     return Figure(
         "bus-first",
-        "The first message, and what is done about it",
-        _paragraphs(told, f"{MEDIANS}; steady is a message among others.", "first_message"),
+        "The first message, and its treatments",
+        _paragraphs(results, f"{MEDIANS}. A steady message is one among others.", "first_message"),
         Kind.BAR,
         _bars(cells),
         {"bar": Axis("Message"), "y": Axis("round trip", "s", log=True)},
@@ -775,10 +780,10 @@ def first_message(told: Values) -> Figure | None:
     )
 
 
-def first_parts(told: Values) -> Figure | None:
-    """What each treatment takes away of what the first message costs more."""
+def first_parts(results: Values) -> Figure | None:
+    """The share of the extra cost of the first message that each treatment removes."""
     cells: dict[str, dict[tuple[str, str], tuple[float, float, float]]] = {}
-    for found in first.breakdowns(told):
+    for found in first.breakdowns(results):
         group = f"{found.way.name}, {found.slow}"
         for part in found.parts:
             if math.isfinite(part.share):
@@ -788,8 +793,8 @@ def first_parts(told: Values) -> Figure | None:
     return Figure(
         "bus-first-parts",
         "Why a first message is slow",
-        "Share of the difference to a message among others that is gone when a cause is, with 95 % intervals. Parts "
-        "need not add up to one: a message can wait for two things at once.",
+        "Share of the difference to a steady message that disappears with a cause, with 95 % intervals. The parts need "
+        "not add up to one: a message can wait for two things at once.",
         Kind.BAR,
         _bars(cells),
         {"bar": Axis("Cause"), "y": Axis("share of the difference")},
@@ -797,14 +802,18 @@ def first_parts(told: Values) -> Figure | None:
     )
 
 
-def calls(told: Values) -> Figure | None:
+def calls(results: Values) -> Figure | None:
     """Requests and replies over the number of clients."""
-    groups = _by_quantity(told, "calls", ("rtt",))
+    groups = _by_quantity(results, "calls", ("rtt",))
     data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, QUANTITY)
     return _scatter(
         "bus-calls",
         "Requests and replies",
-        _paragraphs(told, "Of one server; each client asks again when it has its reply.", "calls"),
+        _paragraphs(
+            results,
+            "Calls of one server. Each client sends its next request when it has received the reply.",
+            "calls",
+        ),
         data,
         Axis("clients", log=True),
         Axis("request and reply", "s", log=True),

@@ -1,9 +1,9 @@
-"""Why a first message costs more than one among others: how much of the difference each treatment takes away. Pure.
+"""Why a first message costs more than a steady one: the share of the difference that each treatment removes. Pure.
 
-The message that is slow (the first of a program, or the first after a pause) is measured beside a message among
-others, and beside itself with one suspected cause removed, in the same epochs. What a treatment takes away of the
-difference, epoch by epoch, is that cause's part; the parts of several causes need not add up to one, as one message
-can wait for two things at once.
+The slow message (the first of a program, or the first after a pause) is measured in the same epochs as a steady message
+and as the slow message with one suspected cause removed. The part of a cause is the share of the difference that its
+removal takes away, epoch by epoch. The parts of several causes need not add up to one, because one message can wait for
+two things at once.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from sonde.bus.plan import FIRST, PAUSE, STEADY, UNCONFIRMED
 from sonde.bus.values import Value, Values, Way
 from sonde.core import stats
 
-MOST, SOME = 0.5, 0.1  # shares of a difference: "most of it", and what is no longer "nothing that matters"
-LEAST_PAIRS = 6  # epochs for an interval
-# What a treatment removes, in words: what stands behind "is".
+MOST, SOME = 0.5, 0.1  # shares of a difference: from MOST on "most"; below SOME "none"
+LEAST_PAIRS = 6  # epochs that an interval needs
+# The cause that a treatment removes. A message continues "… of the difference is" with this text.
 REMOVES = {
     PAUSE: "the silence before it",
-    "warm-other-topic": "what a program and its participant do once",
-    "warm-same-participant-new-writer": "what comes before a writer's own first message",
-    "prefaulted": "memory that is touched for the first time",
-    "after-lookup": "functions that are looked up when they are first called",
-    "spinning-subscriber": "waking up the reader",
-    "awake-cores": "processor cores that have gone to sleep",
-    UNCONFIRMED: "what a reliable writer and its reader have to tell each other first",
+    "warm-other-topic": "work that a program and its participant do once",
+    "warm-same-participant-new-writer": "work before the first message of a writer",
+    "prefaulted": "the first access to memory",
+    "after-lookup": "the lookup of functions at their first call",
+    "spinning-subscriber": "the wake-up of the reader",
+    "awake-cores": "sleeping processor cores",
+    UNCONFIRMED: "the first exchange between a reliable writer and its reader",
 }
 
 
 @dataclass(frozen=True)
 class Part:
-    """What one treatment takes away of a difference. share and its ends: of the difference; NaN: no interval.
+    """The part of a difference that one treatment removes. share and its ends: of the difference; NaN: no interval.
 
-    value: the message with the treatment, s. judged: "most", "part", "none" (below a tenth, beyond doubt), "worse",
+    value: the message with the treatment, s. judged: "most", "part", "none" (significantly below a tenth), "worse",
     "unclear".
     """
 
@@ -64,9 +64,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Breakdown:
-    """The slow message of one variant, taken apart. slow: "first-ever" or "pause". times in s.
+    """The causes of the slow message of one variant. slow: "first-ever" or "pause". Times in s.
 
-    ratio: slow over usual, with its interval. pairs: epochs in which both were measured.
+    ratio: of slow to usual, with its interval. pairs: epochs in which both were measured.
     """
 
     way: Way
@@ -81,46 +81,46 @@ class Breakdown:
 
     @property
     def real(self) -> bool:
-        """Whether the slow message is slower beyond doubt."""
+        """Whether the slow message is significantly slower."""
         return self.excess[1] > 0
 
     @property
     def cause(self) -> Part | None:
-        """The part that takes away the most beyond doubt, of those that take away something that matters; or None."""
-        told = [part for part in self.parts if part.judged in ("most", "part") and part.share >= SOME]
-        return max(told, key=lambda part: part.share, default=None)
+        """The largest significant part of at least SOME; None without one."""
+        relevant = [part for part in self.parts if part.judged in ("most", "part") and part.share >= SOME]
+        return max(relevant, key=lambda part: part.share, default=None)
 
 
 def share_of(
     whole: np.ndarray, left: np.ndarray, usual: np.ndarray
 ) -> tuple[int, tuple[float, float, float]]:
-    """What share of a difference is gone: (whole - left) / (whole - usual), with the interval of the part taken away.
+    """The share of a difference that a treatment removes: (whole - left) / (whole - usual), with its interval.
 
     Parameters
     ----------
-    whole, left, usual : the slow message, the same with a treatment, the usual one in each stretch of time, s; NaN:
-    none
+    whole, left, usual : in each stretch of time, s: the slow message, the slow message with a treatment, the usual
+    message; NaN: not measured
 
     Returns
     -------
-    In how many stretches all three were measured, and estimate, low, high: NaN where there is no difference to take
-    away from; no interval below six stretches.
+    The number of stretches with all three, and estimate, low, high: NaN without a difference; no interval with fewer
+    than six stretches.
 
-    Both the difference and the part are Hodges-Lehmann shifts of differences stretch by stretch; the interval is the
-    part's, over the typical difference.
+    The difference and the part are Hodges-Lehmann shifts of the differences in each stretch. The interval is that of
+    the part, divided by the estimate of the difference.
     """
-    there = np.isfinite(whole) & np.isfinite(left) & np.isfinite(usual)
-    if not there.any():
+    measured = np.isfinite(whole) & np.isfinite(left) & np.isfinite(usual)
+    if not measured.any():
         return 0, (float("nan"),) * 3
-    excess = stats.hodges_lehmann(whole[there] - usual[there]).estimate
+    excess = stats.hodges_lehmann(whole[measured] - usual[measured]).estimate
     if not excess > 0:
-        return int(there.sum()), (float("nan"),) * 3
-    taken = stats.hodges_lehmann(whole[there] - left[there])
-    return int(there.sum()), (taken.estimate / excess, taken.low / excess, taken.high / excess)
+        return int(measured.sum()), (float("nan"),) * 3
+    removed = stats.hodges_lehmann(whole[measured] - left[measured])
+    return int(measured.sum()), (removed.estimate / excess, removed.low / excess, removed.high / excess)
 
 
 def breakdowns(values: Values) -> list[Breakdown]:
-    """Of each variant and size the first message, and the first after a pause, where there is one among others."""
+    """The breakdowns of the first message and of the one after a pause, for variants and sizes with a steady one."""
     out = []
     for way in values.ways:
         own = values.find("first-message", way=way)
@@ -139,15 +139,15 @@ def _breakdown(way: Way, slow: str, size: int, treated: dict[str, Value]) -> Bre
     logs = stats.hodges_lehmann(np.log(whole.blocks[both]) - np.log(usual.blocks[both]))
     parts = []
     for treatment, value in treated.items():
-        words = [word for word in treatment.split("+") if word != slow]
+        removed = [name for name in treatment.split("+") if name != slow]
         of_pause = PAUSE in treatment.split("+")
-        if treatment in (slow, STEADY) or (slow == PAUSE) != of_pause or not set(words) <= set(REMOVES):
+        if treatment in (slow, STEADY) or (slow == PAUSE) != of_pause or not set(removed) <= set(REMOVES):
             continue
         pairs, share = share_of(whole.blocks, value.blocks, usual.blocks)
-        removes = " and ".join(REMOVES[word] for word in words)
+        removes = " and ".join(REMOVES[name] for name in removed)
         parts.append(Part(treatment, removes, value.median, pairs, *share))
     if slow == FIRST and PAUSE in treated:
-        parts.insert(0, _explained(whole, treated[PAUSE], usual))
+        parts.insert(0, _silence(whole, treated[PAUSE], usual))
     return Breakdown(
         way,
         slow,
@@ -161,31 +161,33 @@ def _breakdown(way: Way, slow: str, size: int, treated: dict[str, Value]) -> Bre
     )
 
 
-def _explained(whole: Value, pause: Value, usual: Value) -> Part:
-    """Of a first message what silence alone brings: a message after a pause has that much of the difference."""
+def _silence(whole: Value, pause: Value, usual: Value) -> Part:
+    """The part of silence in the first message: the share of the difference that a message after a pause has, too."""
     pairs, (share, low, high) = share_of(whole.blocks, pause.blocks, usual.blocks)
     return Part(PAUSE, REMOVES[PAUSE], pause.median, pairs, 1 - share, 1 - high, 1 - low)
 
 
 def sentence(found: Breakdown) -> str:
-    """What came of one, from its numbers alone."""
+    """The result of a breakdown in one sentence."""
     from sonde.core.units import format_duration
 
     what = _what(found)
-    times = f"{format_duration(found.slow_s)} against {format_duration(found.usual_s)} of one among others"
+    times = f"{format_duration(found.slow_s)}, a steady message {format_duration(found.usual_s)}"
     if not math.isfinite(found.excess[1]):
         few = "1 epoch is" if found.pairs == 1 else f"{found.pairs} epochs are"
-        return f"over {found.way.name} {what} took {times}; {few} too few to say why"
+        return f"over {found.way.name} {what} took {times}; {few} too few to find the cause"
     if not found.real:
-        return f"over {found.way.name} {what} costs no more beyond doubt: {times}"
-    text = f"over {found.way.name} {what} takes {found.ratio[0]:.3g} times as long ({times})"
+        return f"over {found.way.name} {what} is not significantly slower: {times}"
+    text = (
+        f"over {found.way.name} {what} takes {found.ratio[0]:.3g} times as long as a steady message ({times})"
+    )
     cause = found.cause
-    nothing = [part.removes for part in found.parts if part.judged in ("none", "worse")]
+    without_effect = [part.removes for part in found.parts if part.judged in ("none", "worse")]
     if cause is None:
         if found.parts:
-            text += "; none of what was tried takes a part of that away beyond doubt"
+            text += "; no treatment removes a significant part of the difference"
         else:
-            text += "; nothing was tried that may take a part of that away"
+            text += "; no treatment was measured"
     else:
         text += f"; {_percent(cause)} of the difference is {cause.removes}"
         others = [
@@ -194,19 +196,19 @@ def sentence(found: Breakdown) -> str:
         others.sort(key=lambda part: -part.share)
         if others:
             text += ", " + _listed([f"{_percent(part)} {part.removes}" for part in others])
-    if nothing:
-        text += f"; not {_listed(nothing, 'or')}"
+    if without_effect:
+        text += f"; no effect: {_listed(without_effect)}"
     return text
 
 
 def brief(found: Breakdown) -> tuple[str, str, str] | None:
-    """Where nothing can be said of it: how a sentence on several such begins, what it says of this one, how it ends."""
+    """For a breakdown without a result: start of a sentence about several variants, the part about this one, end."""
     from sonde.core.units import format_duration
 
     if math.isfinite(found.excess[1]):
         return None
-    times = f"{found.way.name} {format_duration(found.slow_s)} against {format_duration(found.usual_s)}"
-    return f"{_what(found)} took, against one among others", times, "; too few epochs to say why"
+    times = f"{found.way.name} {format_duration(found.slow_s)}, steady {format_duration(found.usual_s)}"
+    return f"time of {_what(found)} and of a steady message", times, "; too few epochs to find the cause"
 
 
 def _what(found: Breakdown) -> str:
@@ -217,5 +219,5 @@ def _percent(part: Part) -> str:
     return f"{part.share:.0%} ({part.low:.0%} to {part.high:.0%})"
 
 
-def _listed(words: Sequence[str], last: str = "and") -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
+def _listed(items: Sequence[str], last: str = "and") -> str:
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} {last} {items[-1]}"

@@ -1,8 +1,8 @@
-"""How a cost grows with a number: power laws, straight lines, and how well the data know them. Pure.
+"""Growth of a cost with a number: power laws and straight lines, with their uncertainty. Pure.
 
-A law is fitted to a value at each of several numbers, such as datagrams at 8, 16, 32 participants. Its interval comes
-from how far these values lie from the law, not from how often each was measured: what the law cannot follow makes it
-wider.
+A law is fitted to one value at each of several numbers, such as datagrams at 8, 16, 32 participants. Its interval comes
+from the distance of these values from the law, not from the number of measurements. So a law that fits badly has a wide
+interval.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import numpy as np
 
 from sonde.core import stats
 
-# The source of this room's test plan drew datagrams of simple discovery against participants, and called their growth
-# exponential. Read off that drawing they are this many times the square of the number of participants.
+# The source of this room's test plan plots datagrams of simple discovery over participants, and calls the growth
+# exponential. According to that figure they are this factor times the square of the number of participants.
 SOURCE_SQUARE = 2.37
 
 LEVEL = 0.95
-NARROW = 1.0  # an exponent's interval that is wider tells the square from nothing
-FEWEST = 4  # numbers from which on a power law can be told from an exponential
+NARROW = 1.0  # a wider interval of the exponent does not show quadratic growth
+FEWEST = 4  # numbers needed to distinguish a power law from an exponential
 NAN = float("nan")
 
 
@@ -29,10 +29,10 @@ NAN = float("nan")
 class Law:
     """value = factor * number^exponent, and value = square * number^2, with 95 % intervals (NaN: too few numbers).
 
-    numbers: the smallest and the largest at which was measured. points: how many. misfit: standard deviation of
-    log(value) about the law; 0.1 is about 10 %. against_exponential: how much better the power law fits than factor *
-    e^(rate * number), which has as many parameters, as a difference of Akaike's criterion: above 2 better, below -2
-    worse; NaN with fewer than four numbers.
+    numbers: the smallest and the largest measured number. points: the count of measured numbers. misfit: standard
+    deviation of log(value) about the law; 0.1 is about 10 %. against_exponential: difference of Akaike's criterion
+    between factor * e^(rate * number), which has as many parameters, and the power law: above 2 the power law fits
+    better, below -2 worse; NaN with fewer than four numbers.
     """
 
     factor: float
@@ -48,12 +48,12 @@ class Law:
     against_exponential: float
 
     def at(self, number: float) -> float:
-        """The value that the law tells of a number."""
+        """The value of the law at a number."""
         return float(self.factor * number**self.exponent)
 
     @property
     def quadratic(self) -> bool | None:
-        """Whether the exponent's interval holds 2; None: there is none, or it holds 2 and too much else to say so."""
+        """Whether the growth is quadratic: the exponent's interval contains 2. None: no interval, or a too wide one."""
         if not math.isfinite(self.exponent_low):
             return None
         if not self.exponent_low <= 2 <= self.exponent_high:
@@ -62,7 +62,7 @@ class Law:
 
     @property
     def exponential(self) -> bool | None:
-        """Whether an exponential fits better than the power law; None: the data do not tell the two apart."""
+        """Whether an exponential fits better than the power law; None: undecided."""
         if not abs(self.against_exponential) > 2:
             return None
         return self.against_exponential < 0
@@ -84,7 +84,7 @@ def power_law(number: Sequence[float] | np.ndarray, value: Sequence[float] | np.
     if len(n) >= FEWEST:
         other = straight(n, np.log(y))
         assert other is not None
-        floor = 1e-12  # values made by a formula fit to the last digit
+        floor = 1e-12  # computed values fit exactly
         against = len(n) * (math.log(max(other.residual, floor)) - math.log(max(line.residual, floor)))
     return Law(
         math.exp(line.base),
@@ -116,7 +116,7 @@ class Line:
 
 
 def straight(number: Sequence[float] | np.ndarray, value: Sequence[float] | np.ndarray) -> Line | None:
-    """The straight line through values at numbers; None with fewer than two, no interval with two."""
+    """The straight line through values at numbers; None with fewer than two numbers, no interval with two."""
     n, y = _sorted(number, value)
     if len(n) < 2:
         return None
@@ -134,18 +134,17 @@ def straight(number: Sequence[float] | np.ndarray, value: Sequence[float] | np.n
 
 
 def slope_of(number: Sequence[float] | np.ndarray, blocks: np.ndarray) -> Line | None:
-    """The straight line through medians of values that were taken in blocks of time, and its slope's interval.
+    """The straight line through medians of values from blocks of time, with the interval of its slope.
 
     Parameters
     ----------
     number : (k,)
-    blocks : (k, blocks) value at each number in each block; NaN: none
+    blocks : (k, blocks) value at each number in each block; NaN: not measured
 
     Returns
     -------
-    Line. With six blocks and more that have all numbers, the slope is the typical one of the blocks (Hodges and
-    Lehmann), with the interval of the signed-rank test: what moves a whole block falls out. With fewer the line goes
-    through the medians.
+    Line. With at least six complete blocks, the slope is the Hodges-Lehmann estimate over the blocks, with the interval
+    of the signed-rank test: effects on a whole block cancel. With fewer blocks the line goes through the medians.
     """
     n = np.asarray(number, float)
     whole = np.isfinite(blocks).all(axis=0) & (len(n) > 1)
@@ -164,9 +163,7 @@ def slope_of(number: Sequence[float] | np.ndarray, blocks: np.ndarray) -> Line |
 
 
 def crossing(a: Law | None, b: Law | None) -> float | None:
-    """The number from which on law `a` tells more than law `b`; None: it never does, or it does from the
-    beginning.
-    """
+    """The number above which law `a` is larger than law `b`; None: law `a` is never larger, or always."""
     if a is None or b is None or not a.exponent > b.exponent:
         return None
     where = (b.factor / a.factor) ** (1 / (a.exponent - b.exponent))
@@ -176,8 +173,8 @@ def crossing(a: Law | None, b: Law | None) -> float | None:
 def _sorted(
     number: Sequence[float] | np.ndarray, value: Sequence[float] | np.ndarray, positive: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Both as arrays in the order of the numbers, without what is not finite (or not above 0); values of one
-    number averaged.
+    """Numbers and values as arrays, sorted by number, without values that are not finite (or not above 0). Values of
+    the same number are averaged.
     """
     n, y = np.asarray(number, float), np.asarray(value, float)
     good = np.isfinite(n) & np.isfinite(y)
@@ -188,10 +185,10 @@ def _sorted(
 
 
 @dataclass(frozen=True)
-class Told:
-    """A value that measured ones tell of a number: between two of them, or beyond the last, which `beyond` then says.
+class Estimate:
+    """A value at a number, interpolated between measured numbers or extrapolated (`beyond`).
 
-    value: NaN where one number alone was measured, and another is asked about. measured: the numbers that it rests on.
+    value: NaN if only one other number was measured. measured: the numbers behind the estimate.
     """
 
     value: float
@@ -201,28 +198,32 @@ class Told:
     beyond: bool
 
 
-def told_of(number: Sequence[float], values: Sequence[tuple[float, float, float]], at: float) -> Told | None:
-    """What values (estimate, low, high) measured at numbers tell of another: on the straight line between its
-    neighbours.
+def estimate_at(
+    number: Sequence[float], values: Sequence[tuple[float, float, float]], at: float
+) -> Estimate | None:
+    """The estimate at a number from values (estimate, low, high) measured at other numbers, by linear interpolation.
 
-    Beyond the last on the line through the last two, and how far off that is nobody measured, so it has no ends. One
-    value alone says nothing of another number: NaN. None without values. An end that is not known makes none.
+    Outside the measured range it extrapolates the line through the two nearest numbers, without an interval, because
+    the error is unknown. With a single measured number the estimate at another number is NaN. None without values. An
+    unknown end gives no interval.
     """
-    there = {float(n): v for n, v in zip(number, values) if math.isfinite(v[0])}
-    if not there:
+    measured = {float(n): v for n, v in zip(number, values) if math.isfinite(v[0])}
+    if not measured:
         return None
-    n = sorted(there)
-    if at in there:
-        return Told(*there[at], (at,), False)
+    n = sorted(measured)
+    if at in measured:
+        return Estimate(*measured[at], (at,), False)
     if len(n) == 1:
-        return Told(NAN, NAN, NAN, (n[0],), True)
+        return Estimate(NAN, NAN, NAN, (n[0],), True)
     right = min(max(int(np.searchsorted(n, at)), 1), len(n) - 1)
     a, b = n[right - 1], n[right]
     weight = (at - a) / (b - a)
-    estimate, low, high = (y + weight * (z - y) for y, z in zip(there[a], there[b]))
-    if not n[0] <= at <= n[-1]:  # never less than the nearest: a cost does not shrink where nobody looked
-        nearest = there[a] if at < a else there[b]
+    estimate, low, high = (y + weight * (z - y) for y, z in zip(measured[a], measured[b]))
+    if (
+        not n[0] <= at <= n[-1]
+    ):  # not less than the nearest value: outside the range a cost is not assumed to shrink
+        nearest = measured[a] if at < a else measured[b]
         estimate = max(estimate, nearest[0]) if at > b else min(estimate, nearest[0])
         estimate = max(estimate, 0.0)
-        return Told(estimate, NAN, NAN, (a, b), True)
-    return Told(estimate, low, high, (a, b), False)
+        return Estimate(estimate, NAN, NAN, (a, b), True)
+    return Estimate(estimate, low, high, (a, b), False)

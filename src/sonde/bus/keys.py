@@ -1,6 +1,6 @@
 """Documents of DDS Security as text: governance (how a domain is protected) and permissions (what an identity may do).
 
-Source of their form: OMG DDS Security 1.1, sections 9.4.1.2 and 9.4.1.3. `run_keys.py` makes the keys and signs.
+Source of the format: OMG DDS Security 1.1, sections 9.4.1.2 and 9.4.1.3. `run_keys.py` creates the keys and signs.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from sonde.core.errors import UsageError, nearest
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", re.ASCII)
 TOPIC = re.compile(r"[A-Za-z0-9_:/*?.-]{1,255}", re.ASCII)
-# The last domains' ports lie beyond 65535; an implementation refuses documents that name them.
+# Domains above 230 have ports beyond 65535; implementations refuse documents that name them.
 DOMAINS = (0, 230)
 PROTECTIONS = ("sign", "encrypt")
-MOST_DAYS = 36500  # a hundred years: dates of certificates end with the year 9999
-# What is in a folder of keys beside its identities.
+MOST_DAYS = 36500  # a hundred years; dates in certificates end with the year 9999
+# The files of a folder of keys besides its identities.
 SHARED = ("identity_ca.pem", "permissions_ca.pem", "governance.p7s", "private")
 _SCHEMA = (
     'xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" '
@@ -30,7 +30,7 @@ _SCHEMA = (
 
 @dataclass(frozen=True)
 class Grant:
-    """Topics, with `*` and `?`, that an identity may publish and subscribe to; of what is not named it may nothing."""
+    """The topics, with `*` and `?`, that an identity may publish and subscribe to. All others are forbidden."""
 
     publish: tuple[str, ...] = ()
     subscribe: tuple[str, ...] = ()
@@ -49,12 +49,12 @@ class Grant:
 
 
 def asks(*services: str) -> Grant:
-    """What a client of these services needs: it writes their requests and reads their replies."""
+    """The grant of a client of these services: it writes their requests and reads their replies."""
     return Grant(services, tuple(f"{service}_reply" for service in services))
 
 
 def answers(*services: str) -> Grant:
-    """What a server of these services needs."""
+    """The grant of a server of these services."""
     return Grant(tuple(f"{service}_reply" for service in services), services)
 
 
@@ -64,14 +64,14 @@ _REPORTS = (
     "Monitor_report_cluster_telemetry",
 )
 
-# Who may do what on a power stack's bus. Only a system manager sets a node, only a scheduler allocates nodes and starts
-# jobs; it, Slurm's hooks and an operator set the system. A submitter may hand in, cancel and hold jobs, in any user's
-# name. A bridge carries telemetry out, and what else it may is asked for by a role of its own: who reaches the broker
-# may do that then.
+# The roles on a power stack's bus. Only a system manager sets a node. Only a scheduler allocates nodes and starts jobs.
+# A scheduler, Slurm's hooks and an operator set the system. A submitter may submit, cancel and hold jobs in the name of
+# any user. A bridge only exports telemetry. Each further right of a bridge needs a separate role, because everyone with
+# access to the broker then has this right.
 ROLES: dict[str, Grant] = {
     "node-manager": answers("NodeManager_get", "NodeManager_set") | Grant((_REPORTS[1],)),
     "system-manager": answers("SystemPowerManager_get", "SystemPowerManager_set")
-    | asks("NodeManager_get", "NodeManager_set", "SystemPowerManager_get")  # of its standbys: what they have
+    | asks("NodeManager_get", "NodeManager_set", "SystemPowerManager_get")  # a standby asks for the state
     | Grant((_REPORTS[2],), _REPORTS),
     "job-scheduler": answers("JobScheduler_get", "JobScheduler_set")
     | asks("SystemPowerManager_get", "SystemPowerManager_set", "NodeManager_get")
@@ -88,7 +88,7 @@ ROLES: dict[str, Grant] = {
     "monitor": asks("SystemPowerManager_get", "NodeManager_get") | Grant((), _REPORTS),
     "operator": asks("SystemPowerManager_get", "SystemPowerManager_set", "NodeManager_get", "JobManager_get")
     | asks("JobScheduler_get", "JobScheduler_set", "WorkflowEngine_get", "WorkflowEngine_set")
-    | Grant((), _REPORTS),  # who types `sonde power ...`
+    | Grant((), _REPORTS),  # a person who runs `sonde power ...`
     "mqtt-bridge": Grant((), _REPORTS),
     "mqtt-questions": asks("SystemPowerManager_get", "NodeManager_get"),
     "mqtt-orders": asks("SystemPowerManager_set"),
@@ -97,24 +97,25 @@ ROLES: dict[str, Grant] = {
 
 
 def check_name(name: str) -> str:
-    """The name of an identity. Raises UsageError."""
+    """The checked name of an identity. Raises UsageError."""
     if name in SHARED:
         raise UsageError(
             "bus.bad_identity",
-            f"the identity is called '{name}', which is a part of the folder itself",
+            f"'{name}' cannot be the name of an identity: the folder has a file of this name",
             "name it after a role or a host, like node-manager or n017",
         )
     if not NAME.fullmatch(name):
         raise UsageError(
             "bus.bad_identity",
-            f"the identity is called '{name}'; allowed: 1 to 63 letters, digits, '_', '.', '-', the first no sign",
+            f"'{name}' cannot be the name of an identity; allowed: 1 to 63 letters, digits, '_', '.', '-', the first a "
+            "letter or digit",
             "name it after a role or a host, like node-manager or n017",
         )
     return name
 
 
 def grant_of(roles: Sequence[str], publish: Sequence[str], subscribe: Sequence[str]) -> Grant:
-    """All that is asked for, together. Raises UsageError: unknown role, bad topic, nothing at all."""
+    """The union of the roles and topics. Raises UsageError: unknown role, bad topic, or an empty grant."""
     grant = Grant(tuple(publish), tuple(subscribe))
     for topic in (*publish, *subscribe):
         if not TOPIC.fullmatch(topic):
@@ -127,21 +128,21 @@ def grant_of(roles: Sequence[str], publish: Sequence[str], subscribe: Sequence[s
         if role not in ROLES:
             raise UsageError(
                 "bus.unknown_role",
-                f"there is no role '{role}'{nearest(role, list(ROLES))}; there are: {', '.join(ROLES)}",
-                "take one of those, or say it by --publish and --subscribe",
+                f"unknown role '{role}'{nearest(role, list(ROLES))}; known roles: {', '.join(ROLES)}",
+                "use one of these roles, or --publish and --subscribe",
             )
         grant = grant | ROLES[role]
     if not grant.publish and not grant.subscribe:
         raise UsageError(
             "bus.no_grant",
-            "the identity may do nothing",
+            "the identity has no permissions",
             "give --role, or --publish and --subscribe",
         )
     return grant
 
 
 def check_days(days: int) -> int:
-    """Raises UsageError."""
+    """The checked number of days. Raises UsageError."""
     if not 1 <= days <= MOST_DAYS:
         raise UsageError(
             "bus.bad_days",
@@ -152,12 +153,12 @@ def check_days(days: int) -> int:
 
 
 def check_domains(first: int, last: int) -> tuple[int, int]:
-    """Raises UsageError."""
+    """The checked range of domains. Raises UsageError."""
     if not DOMAINS[0] <= first <= last <= DOMAINS[1]:
         raise UsageError(
             "bus.bad_domain",
             f"the domains are {first} to {last}; allowed: {DOMAINS[0]} to {DOMAINS[1]}, the smaller first",
-            "--domains 0:230 is all of them",
+            "--domains 0:230 means all domains",
         )
     return first, last
 
@@ -167,9 +168,9 @@ def _domains(first: int, last: int) -> str:
 
 
 def governance(domains: tuple[int, int], protection: str) -> str:
-    """Nobody without credentials; who may write and read what is held against permissions, on every topic.
+    """The governance document: participants need credentials, and every topic is checked against permissions.
 
-    protection: `encrypt` hides samples and what discovery tells, `sign` only makes changes to them noticed.
+    protection: `encrypt` encrypts samples and discovery data, `sign` only detects changes to them.
     """
     kind = protection.upper()
     return f"""<?xml version="1.0" encoding="UTF-8"?>
@@ -203,14 +204,14 @@ def _rule(word: str, topics: Sequence[str]) -> str:
     if not topics:
         return ""
     named = "".join(f"<topic>{escape(topic)}</topic>" for topic in topics)
-    # Without partitions a rule is for the default one alone; replies travel in a partition for each client.
+    # Without partitions, a rule covers only the default partition; replies use a partition for each client.
     return f"        <{word}><topics>{named}</topics><partitions><partition>*</partition></partitions></{word}>\n"
 
 
 def permissions(
     name: str, grant: Grant, domains: tuple[int, int], not_before: datetime, not_after: datetime
 ) -> str:
-    """name: the common name of the identity's certificate. Times are UTC."""
+    """The permissions document. name: the common name of the identity's certificate. Times are UTC."""
     stamp = "%Y-%m-%dT%H:%M:%SZ"
     return f"""<?xml version="1.0" encoding="UTF-8"?>
 <dds {_SCHEMA}_permissions.xsd">

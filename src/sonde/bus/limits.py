@@ -1,7 +1,7 @@
-"""Holding a run against an earlier one. Pure: summaries in, findings out.
+"""Comparison of a run with an earlier one. Pure: summaries in, findings out.
 
-When two medians differ is `core.comparison`'s; the errors of their logarithms come from the 95 % intervals. Loss is
-held against loss by the means, burst by burst: most bursts may lose nothing.
+`core.comparison` decides when two medians differ; the standard errors of their logarithms come from the 95 % intervals.
+Losses are compared by their means over bursts, because most bursts may lose nothing.
 """
 
 from __future__ import annotations
@@ -32,11 +32,16 @@ from sonde.core.outcome import Table
 MOST_ROWS = 24
 MARK = "!"
 Z95 = 1.959964
-MACHINE = ("sonde_version", "instructions", "cycles_by", "counters_of")  # may explain a difference, too
-# What is held against what: costs, and rates, of which less is worse. What the machine counts beside them is not.
+MACHINE = (
+    "sonde_version",
+    "instructions",
+    "cycles_by",
+    "counters_of",
+)  # a change of these may explain a difference, too
+# Compared quantities: costs, where more is worse, and rates, where less is worse. Hardware counters are not compared.
 JUDGED = ("rtt", "one_way", "publish", "first", "last", "datagrams", "time_to_match", "cpu", *RATES)
-MORE_LOST = 0.001  # a share of messages that B loses beyond A's
-PERMUTATIONS, SEED = 9999, 1  # the same two runs have the same findings
+MORE_LOST = 0.001  # smallest increase of the share of lost messages from A to B that counts
+PERMUTATIONS, SEED = 9999, 1  # a fixed seed: the same two runs give the same findings
 
 
 def diff(
@@ -47,11 +52,11 @@ def diff(
     machine: Machines | None = None,
     variants: tuple[str, str] | None = None,
 ) -> Difference:
-    """Where run B costs more than run A, in the series that both have; of a rate less is more cost.
+    """The series in which run B costs more than run A, of those that both runs have; for a rate, less is more cost.
 
-    Series that drifted in either, or whose median has no interval, are left out. machine: root attributes of both; what
-    differs in them is the findings' evidence. variants: one of A that one of B is held against, instead of each variant
-    against that of its name. Messages that B loses and A did not are a finding of their own.
+    Series that drifted in either run, or whose median has no interval, are left out. machine: root attributes of both;
+    differences between them become evidence of the findings. variants: a variant of A and one of B that are compared,
+    instead of all variants by name. Messages that only B loses are a separate finding.
 
     Raises
     ------
@@ -63,8 +68,8 @@ def diff(
     if not pairs:
         raise DataError(
             "bus.not_comparable",
-            f"{names[0]} and {names[1]} have no case on a variant in common",
-            "compare runs of the same tests; sonde bus show tells what each holds",
+            f"{names[0]} and {names[1]} have no case and variant in common",
+            "compare runs of the same tests; 'sonde bus show' lists the cases of a run",
         )
     x, y = (np.array([_cost(pair[k]) for pair in pairs]) for k in (0, 1))
     error = np.array([np.hypot(_log_error(one), _log_error(other)) for one, other in pairs])
@@ -79,7 +84,7 @@ def diff(
         found.append(
             Finding(
                 "bus.slower",
-                f"{one.quantity} of {_who(one, other)} is {change:.0%} {how} in {names[1]} in {one.case.title}: "
+                f"{one.quantity} of {_variants(one, other)} is {change:.0%} {how} in {names[1]} in {one.case.title}: "
                 f"{text_of(other.median, other.unit)} against {text_of(one.median, one.unit)}",
                 {
                     "variant": other.way.name,
@@ -103,33 +108,33 @@ def diff(
 def _partners(
     before: Values, after: Values, names: tuple[str, str], variants: tuple[str, str] | None
 ) -> dict[str, str]:
-    """By name of a variant of A that of the one of B which it is compared with."""
+    """For each name of a variant of A, the name of the variant of B that it is compared with."""
     if variants is None:
         return {way.name: way.name for way in before.ways}
-    for told, variant, file in zip((before, after), variants, names):
-        there = [way.name for way in told.ways]
-        if variant not in there:
+    for results, variant, file in zip((before, after), variants, names):
+        known = [way.name for way in results.ways]
+        if variant not in known:
             raise UsageError(
                 "bus.no_such_variant",
-                f"{file} has no variant '{variant}'{nearest(variant, there)}; it has: {', '.join(there)}",
-                "name one of A, a comma, and one of B: --variants cyclonedds/udp4,mine",
+                f"{file} has no variant '{variant}'{nearest(variant, known)}; its variants: {', '.join(known)}",
+                "name one variant of A and one of B, with a comma between them: --variants cyclonedds/udp4,mine",
             )
     return {variants[0]: variants[1]}
 
 
-def _who(one: Value, other: Value) -> str:
+def _variants(one: Value, other: Value) -> str:
     name = other.way.name
-    return name if name == one.way.name else f"{name}, against {one.way.name},"
+    return name if name == one.way.name else f"{name} (compared with {one.way.name})"
 
 
 def _pairs(before: Values, after: Values, partner: dict[str, str]) -> list[tuple[Value, Value]]:
-    there: dict[tuple[str, Case, str], Value] = {(v.way.name, v.case, v.quantity): v for v in after.all}
+    by_key: dict[tuple[str, Case, str], Value] = {(v.way.name, v.case, v.quantity): v for v in after.all}
     return [
         (value, other)
         for value in before.all
         if value.quantity in JUDGED
         and value.median > 0
-        and (other := there.get((partner.get(value.way.name, ""), value.case, value.quantity))) is not None
+        and (other := by_key.get((partner.get(value.way.name, ""), value.case, value.quantity))) is not None
         and other.median > 0
     ]
 
@@ -139,31 +144,31 @@ def _cost(value: Value) -> float:
 
 
 def _log_error(value: Value) -> float:
-    """Standard error of the log median; NaN where it has no interval."""
+    """Standard error of the log median; NaN without an interval."""
     if not (value.low > 0 and value.high >= value.low):
         return float("nan")
     return max(float(np.log(value.high / value.low)) / (2 * Z95), LEAST_ERROR)
 
 
 def _losses(before: Values, after: Values, names: tuple[str, str], partner: dict[str, str]) -> list[Finding]:
-    """Cases in which B lost messages beyond what A did, beyond doubt over all cases in which either lost any."""
-    there = {(v.way.name, v.case): v for v in after.all if v.quantity == "lost"}
+    """Findings for cases in which B lost significantly more messages than A, corrected for all cases with any loss."""
+    by_case = {(v.way.name, v.case): v for v in after.all if v.quantity == "lost"}
     pairs = [
         (value, other)
         for value in before.all
         if value.quantity == "lost"
-        and (other := there.get((partner.get(value.way.name, ""), value.case))) is not None
+        and (other := by_case.get((partner.get(value.way.name, ""), value.case))) is not None
         and max(value.most, other.most) > 0
     ]
     if not pairs:
         return []
     more = np.array([other.mean > value.mean + MORE_LOST for value, other in pairs])
-    p = [_p_more(value, other) if told else 1.0 for (value, other), told in zip(pairs, more)]
-    from scipy import stats as sps  # heavy: only where runs are compared
+    p = [_p_more(value, other) if increased else 1.0 for (value, other), increased in zip(pairs, more)]
+    from scipy import stats as sps  # slow to import; only a comparison needs it
 
-    beyond_doubt = more & (sps.false_discovery_control(p) <= LEVEL)
+    significant = more & (sps.false_discovery_control(p) <= LEVEL)
     found = []
-    for value, other in (pairs[k] for k in np.flatnonzero(beyond_doubt)):
+    for value, other in (pairs[k] for k in np.flatnonzero(significant)):
         found.append(
             Finding(
                 "bus.more_lost",
@@ -182,9 +187,9 @@ def _losses(before: Values, after: Values, names: tuple[str, str], partner: dict
 
 
 def _p_more(value: Value, other: Value) -> float:
-    """How likely so much more loss in `other` would be if stretches of time had been dealt out to the two at random.
+    """Probability of at least this increase of loss in `other` if stretches were assigned to the runs at random.
 
-    With one stretch in either the p of its rank.
+    With a single stretch in either run, the p value of its rank.
 
     Source: permutation test of the difference of means, Fisher 1935; p never 0 after Phipson and Smyth 2010.
     """
@@ -213,7 +218,7 @@ def _epochs_each(value: Value) -> float:
 
 
 def _stretches(value: Value, epochs: float) -> np.ndarray:
-    """Its means over stretches of about so many epochs: those of a long run are longer, and so nearer to each other."""
+    """The means of a value over stretches of about `epochs` epochs. Stretches of long runs are longer and vary less."""
     blocks = value.blocks[np.isfinite(value.blocks)]
     together = max(1, round(epochs / _epochs_each(value)))
     parts = np.array_split(blocks, max(1, len(blocks) // together))
@@ -226,7 +231,7 @@ def _warnings(before: Values, after: Values, names: tuple[str, str]) -> list[War
         Warning(
             "bus.other_version",
             f"{way.name} was version {way.version} in {names[0]} and {versions[way.name]} in {names[1]}",
-            "what differs may be the implementation's",
+            "a difference may come from the new version of the implementation",
         )
         for way in before.ways
         if way.name in versions and versions[way.name] != way.version
@@ -234,10 +239,10 @@ def _warnings(before: Values, after: Values, names: tuple[str, str]) -> list[War
 
 
 def _table(pairs: list[tuple[Value, Value]], cells: Cells, names: Sequence[str], by_variant: bool) -> Table:
-    """The series that changed most, those that count first. by_variant: they are of several."""
-    told = cells.slower | cells.faster
+    """The series that changed most, significant changes first. by_variant: the series are of several variants."""
+    changes = cells.slower | cells.faster
     where = np.flatnonzero(cells.compared).tolist()
-    where.sort(key=lambda k: (not told[k], -abs(np.log(cells.ratio[k]))))
+    where.sort(key=lambda k: (not changes[k], -abs(np.log(cells.ratio[k]))))
     rows = []
     for k in where[:MOST_ROWS]:
         one, other = pairs[k]
@@ -248,12 +253,12 @@ def _table(pairs: list[tuple[Value, Value]], cells: Cells, names: Sequence[str],
                 text_of(one.median, one.unit),
                 text_of(other.median, other.unit),
                 f"{other.median / one.median:.3f}",
-                MARK if told[k] else "",
+                MARK if changes[k] else "",
             )
         )
     note = f"A: {names[0]}\nB: {names[1]}"
     if any(row[-1] for row in rows):
-        note += f"\n{MARK} at the end of a row: changed beyond doubt, and by more than matters"
+        note += f"\n{MARK} at the end of a row: a significant change, larger than --matters"
     if len(where) > MOST_ROWS:
         note += f"\nand {len(where) - MOST_ROWS} series that changed less"
     head = (*(["variant"] if by_variant else []), "case", "A", "B", "ratio", "")

@@ -1,8 +1,7 @@
-"""The usage model: which way over the bus suits so many participants and subscribers, told from a run's numbers.
-Pure.
+"""The usage model: recommends a variant for a number of participants and subscribers, from the results of a run. Pure.
 
-Nothing here is a rule of thumb: latency, load and the cost of discovery of each way are read off what was measured of
-it, and each advice names the numbers behind it. What lies outside what was measured is said to.
+The model has no rules of thumb: latency, load and the cost of discovery of each variant come from its measured results.
+Each recommendation names the numbers behind it, and states whether it lies outside the measured range.
 """
 
 from __future__ import annotations
@@ -10,16 +9,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from sonde.bus.growth import Law, Told, power_law, told_of
+from sonde.bus.growth import Estimate, Law, estimate_at, power_law
 from sonde.bus.plan import NULL, WITHIN_HOST
 from sonde.bus.values import LEAST_EPOCHS, Value, Values, Way
 from sonde.core.errors import DataError
 from sonde.core.units import format_duration, format_share, format_size
 
-ALIKE = 0.10  # latencies nearer than this share are alike, and the load on the publisher decides
-SIMPLER = (
-    2.0  # simple discovery, which needs nothing to run, is preferred up to this many times the datagrams
-)
+ALIKE = 0.10  # latencies within this share count as equal; then the load on the publisher decides
+SIMPLER = 2.0  # simple discovery needs no server, so it is preferred up to this factor in datagrams
 NAN = float("nan")
 MEASURE = "sonde bus run latency fanout discovery throughput -o bus.nc"
 MEASURE_BETWEEN = "sonde bus run latency discovery throughput --hosts n[1-2] --unprotected -o bus.nc"
@@ -27,7 +24,7 @@ MEASURE_BETWEEN = "sonde bus run latency discovery throughput --hosts n[1-2] --u
 
 @dataclass(frozen=True)
 class Need:
-    """What somebody wants of a bus. size: B. local: all on one host."""
+    """The requirements of a user. size: B. local: all participants are on one host."""
 
     entities: int
     subscribers: int
@@ -37,10 +34,10 @@ class Need:
 
 @dataclass(frozen=True)
 class Discovery:
-    """A way to find each other for so many participants.
+    """A kind of discovery and its cost for the number of participants.
 
-    kind: "" where too few numbers were measured to say which kind suits. datagrams, match_s: until all have; NaN: not
-    known. way: the variant that this was measured on.
+    kind: "" if too few numbers were measured to choose one. datagrams, match_s: until all participants match; NaN:
+    unknown. way: the variant on which it was measured.
     """
 
     kind: str
@@ -54,11 +51,11 @@ class Discovery:
 
 @dataclass(frozen=True)
 class Advice:
-    """One way, what is to be expected of it, and why.
+    """A variant, its expected cost, and the reasons.
 
-    latency_s: until the last subscriber has a message, with its ends; publish_s: of the writer's program for each;
-    NaN: not known. because: the measured numbers behind it. outside: in which respects it lies outside what was
-    measured. too_few: why its place among others is not known; empty: it is.
+    latency_s: time until the last subscriber receives a message, with its interval; publish_s: time of the writer's
+    program for each message; NaN: unknown. because: the measured numbers behind it. outside: the respects in which it
+    lies outside the measured range. too_few: reasons why it has no rank; empty: it has one.
     """
 
     way: Way
@@ -73,18 +70,18 @@ class Advice:
 
 
 def advise(values: Values, need: Need, between: str = "") -> list[Advice]:
-    """Ways over the bus, the best first.
+    """The recommendations, best first.
 
-    values: of a run of `latency`, and `fanout` and `discovery` where there is more than one subscriber or
-    participant. between: the hosts that it was measured between, "" for one alone (`values.between`).
+    values: of a run of `latency`, and of `fanout` and `discovery` if there is more than one subscriber or participant.
+    between: the hosts of the run, "" for a single host (`values.between`).
 
-    Ranked by the time until the last subscriber has a message; of ways within a tenth of each other the one whose
-    writer is busy for the shortest time comes first. Those of which too few numbers were measured stand at the end, in
-    the run's order: they have no rank.
+    Variants are ranked by the time until the last subscriber receives a message. Of variants within a tenth of each
+    other, the one with the shortest time of a publish comes first. Variants with too few measured numbers come last, in
+    the order of the run, without a rank.
 
     Raises
     ------
-    DataError  bus.nothing_to_advise: the run has no latencies of a way that could be used.
+    DataError  bus.nothing_to_advise: the run has no latencies of a usable variant.
     """
     found = []
     for way in values.ways:
@@ -95,8 +92,8 @@ def advise(values: Values, need: Need, between: str = "") -> list[Advice]:
     if not found:
         raise DataError(
             "bus.nothing_to_advise",
-            "the run has no latencies of a way that could be used" + ("" if need.local else " between hosts"),
-            f"measure some: {MEASURE if need.local else MEASURE_BETWEEN}",
+            "the run has no latencies of a usable variant" + ("" if need.local else " between hosts"),
+            f"measure them: {MEASURE if need.local else MEASURE_BETWEEN}",
         )
     return _ranked(found)
 
@@ -117,7 +114,7 @@ def _advice(values: Values, way: Way, need: Need, between: str) -> Advice | None
     sources = (
         (values.find("latency", "one_way", way), 1.0, "one way"),
         (values.find("latency", "rtt", way), 0.5, "half a round trip"),
-        (values.find("fanout", "last", way, subscribers=1), 1.0, "to one subscriber"),
+        (values.find("fanout", "last", way, subscribers=1), 1.0, "time to one subscriber"),
     )
     own, half, what = next((each for each in sources if _by(each[0], "size", need.size)), ([], 1.0, ""))
     one = _by(own, "size", need.size)
@@ -132,119 +129,119 @@ def _advice(values: Values, way: Way, need: Need, between: str) -> Advice | None
         place = f" between {between}" if between else ""
         because.append(f"{what} {format_duration(latency)}, measured at {sizes}{place}")
     else:
-        too_few.append(f"latency was measured at {sizes} alone")
+        too_few.append(f"latency was measured only at {sizes}")
     bursts = min(value.epochs for value in own if value.case.size in one.measured)
     if one.beyond:
-        outside.append(f"{format_size(need.size)} is outside what was measured ({sizes})")
+        outside.append(f"{format_size(need.size)} is outside the measured range ({sizes})")
     if need.subscribers > 1:
         last, writing = (_fanout(values, way, quantity, need) for quantity in ("last", "publish"))
         if last is None:
             latency, ends = NAN, (NAN, NAN)
-            outside.append("it was not measured with several subscribers")
+            outside.append("several subscribers were not measured")
             too_few.append(outside[-1])
-        elif not math.isfinite(last.told.value):
+        elif not math.isfinite(last.estimate.value):
             latency, ends = NAN, (NAN, NAN)
-            too_few.append(f"fan-out was measured at {last.counts} subscribers alone")
+            too_few.append(f"fan-out was measured only with {last.counts} subscribers")
         elif last.whole:
-            latency, ends = last.told.value, (last.told.low, last.told.high)
+            latency, ends = last.estimate.value, (last.estimate.low, last.estimate.high)
             because = [
-                f"the last of {need.subscribers} has it after {format_duration(latency)}, {last.measured}"
+                f"the last of {need.subscribers} subscribers receives it after {format_duration(latency)}, "
+                f"{last.measured}"
             ]
             outside, too_few, bursts = [], [], last.bursts
             if last.size != need.size:
-                outside.append(f"several subscribers were measured with {format_size(last.size)} alone")
+                outside.append(f"several subscribers were measured only with {format_size(last.size)}")
         else:
-            more = last.told
+            more = last.estimate
             latency, ends = latency + more.value, (ends[0] + more.low, ends[1] + more.high)
             because.append(
-                f"the last of {need.subscribers} has it {format_duration(more.value)} later than one alone, "
-                f"{last.measured}"
+                f"the last of {need.subscribers} subscribers receives it {format_duration(more.value)} later than a "
+                f"single one, {last.measured}"
             )
             bursts = min(bursts, last.bursts)
-        if last is not None and last.told.beyond:
-            outside.append(f"{need.subscribers} subscribers are outside what was measured ({last.counts})")
+        if last is not None and last.estimate.beyond:
+            outside.append(f"{need.subscribers} subscribers are outside the measured range ({last.counts})")
         if writing is None:
             publish_s = NAN
         else:
-            publish_s = writing.told.value + (0.0 if writing.whole else publish_s)
+            publish_s = writing.estimate.value + (0.0 if writing.whole else publish_s)
     if not need.local and not between:
-        outside.append("it was measured within one host: a network adds its own delay")
+        outside.append("the run measured within one host: a network adds its own delay")
     if need.local and between:
-        outside.append(f"it was measured between {between}, and not within one host")
-    lost, told = _rate(values, way, need)
-    because += [told] if told else []
+        outside.append(f"the run measured between {between}, not within one host")
+    lost, rate = _rate(values, way, need)
+    because += [rate] if rate else []
     discovery = best_discovery(values, way, need.entities)
     if need.entities > 1:
         if discovery is None:
-            outside.append("discovery was not measured with it")
+            outside.append("discovery was not measured")
         elif not discovery.kind:
             outside.append(discovery.because)
         else:
             because.append(discovery.because)
             if discovery.beyond:
-                outside.append(f"{need.entities} participants are outside what was measured")
+                outside.append(f"{need.entities} participants are outside the measured range")
             if discovery.way.secured != way.secured:
                 keys = "without keys" if way.secured else "with keys"
                 outside.append(f"discovery was measured {keys}, over {discovery.way.name}")
     if math.isfinite(latency) and bursts < LEAST_EPOCHS:
         too_few.append(
-            f"it was measured in {bursts} burst{'s' * (bursts != 1)}: an interval takes {LEAST_EPOCHS}"
+            f"it was measured in {bursts} burst{'s' * (bursts != 1)}: an interval needs {LEAST_EPOCHS}"
         )
     return Advice(way, latency, ends, publish_s, lost, discovery, because, outside, too_few)
 
 
-def _by(found: list[Value], by: str, at: float) -> Told | None:
-    """What values tell of a number of their case: a size, subscribers."""
+def _by(found: list[Value], by: str, at: float) -> Estimate | None:
+    """The estimate at a number of the case: a size, or a number of subscribers."""
     numbers = [float(getattr(value.case, by)) for value in found]
-    return told_of(numbers, [(value.median, value.low, value.high) for value in found], at)
+    return estimate_at(numbers, [(value.median, value.low, value.high) for value in found], at)
 
 
 @dataclass(frozen=True)
 class _Fanout:
-    """What fan-out adds to one subscriber alone; whole: what it takes altogether, where one alone was not measured.
+    """The cost that fan-out adds to a single subscriber; whole: the total cost, because a single one was not measured.
 
-    size: of the samples that it was measured with, B. bursts: in how many its numbers were measured, of the one with
-    the fewest.
+    size: of the measured samples, B. bursts: the smallest number of bursts behind one of its numbers.
     """
 
-    told: Told
+    estimate: Estimate
     size: int
     whole: bool
     bursts: int
 
     @property
     def counts(self) -> str:
-        return " and ".join(f"{n:.0f}" for n in self.told.measured)
+        return " and ".join(f"{n:.0f}" for n in self.estimate.measured)
 
     @property
     def measured(self) -> str:
-        return f"measured at {self.counts} subscribers of {format_size(self.size, exact=True)}"
+        return f"measured with {self.counts} subscribers at {format_size(self.size, exact=True)}"
 
 
 def _fanout(values: Values, way: Way, quantity: str, need: Need) -> _Fanout | None:
-    """What is told of so many subscribers, at the size that is nearest to what is needed; None: nothing."""
+    """The fan-out to the number of subscribers, at the measured size nearest to the needed one; None: not measured."""
     own = values.find("fanout", quantity, way)
     if not own:
         return None
     size = min({value.case.size for value in own}, key=lambda size: (abs(size - need.size), size))
     own = [value for value in own if value.case.size == size]
-    told, alone = _by(own, "subscribers", need.subscribers), _by(own, "subscribers", 1)
-    if told is None or alone is None:
+    estimate, alone = _by(own, "subscribers", need.subscribers), _by(own, "subscribers", 1)
+    if estimate is None or alone is None:
         return None
-    bursts = min(value.epochs for value in own if value.case.subscribers in told.measured)
+    bursts = min(value.epochs for value in own if value.case.subscribers in estimate.measured)
     if alone.beyond:
-        return _Fanout(told, size, True, bursts)
-    value, low, high = (_above(one - alone.value) for one in (told.value, told.low, told.high))
-    return _Fanout(Told(value, low, high, told.measured, told.beyond), size, False, bursts)
+        return _Fanout(estimate, size, True, bursts)
+    value, low, high = (_above(one - alone.value) for one in (estimate.value, estimate.low, estimate.high))
+    return _Fanout(Estimate(value, low, high, estimate.measured, estimate.beyond), size, False, bursts)
 
 
 def _above(value: float) -> float:
-    """Not below 0; NaN stays what it is, which max() would not see to."""
+    """The value, but at least 0. NaN stays NaN, unlike with max()."""
     return 0.0 if value < 0 else value
 
 
 def _rate(values: Values, way: Way, need: Need) -> tuple[float, str]:
-    """The loss at full speed of the case that is nearest to what is needed, and what it did there."""
+    """The loss at full speed in the measured case nearest to the need, and a text about its rate."""
     from sonde.bus.texts import rate_text
 
     own = values.find("throughput", way=way)
@@ -258,72 +255,74 @@ def _rate(values: Values, way: Way, need: Need) -> tuple[float, str]:
     nearest = min(own, key=far)
     lost = values.lost(nearest)
     many = f"{nearest.case.subscribers} subscriber{'s' * (nearest.case.subscribers != 1)}"
-    text = f"at most {rate_text(nearest.median, 'messages/s')} to each of {many} at "
+    text = f"highest rate {rate_text(nearest.median, 'messages/s')} to each of {many} at "
     text += f"{format_size(nearest.case.size, exact=True)}, {nearest.case.treatment or 'reliable'}"
     text += f", with {format_share(lost)} lost" if math.isfinite(lost) else ", loss not counted"
     return lost, text
 
 
 def discoveries(values: Values, way: Way) -> dict[str, Way]:
-    """By kind of discovery the variant whose numbers tell of a way, of those of its implementation.
+    """For each kind of discovery, the variant of the same implementation whose results apply to a variant.
 
-    Itself; else one with keys where it has them, and without where it has none, of the same transport first. What was
-    measured otherwise stands in only where no kind was measured so: datagrams with keys are many times those without,
-    and one kind with them held against another without says nothing of the two.
+    Preferred is the variant itself; then a variant that also has keys, or also has none, first of the same transport. A
+    variant that differs in keys is used only if no kind was measured with the same choice of keys: datagrams with keys
+    are many times those without, so results with and without keys cannot be compared.
     """
     found = values.find("discovery", treatment=values.shape)
-    there = dict.fromkeys(value.way for value in found if value.way.implementation == way.implementation)
+    candidates = dict.fromkeys(value.way for value in found if value.way.implementation == way.implementation)
     out: dict[str, Way] = {}
-    for one in sorted(there, key=lambda one: _apart(one, way)):
+    for one in sorted(candidates, key=lambda one: _apart(one, way)):
         out.setdefault(one.discovery, one)
     return {kind: one for kind, one in out.items() if one.secured == way.secured} or out
 
 
 def _apart(one: Way, way: Way) -> tuple[bool, bool, bool, bool, int]:
-    """How far a variant's discovery is from another's of its implementation."""
+    """A sort key: how much a variant's discovery differs from that of another variant of its implementation."""
     other = _besides(one) != _besides(way)
     return one != way, one.secured != way.secured, one.transport != way.transport, other, one.row
 
 
 def _besides(way: Way) -> set[str]:
-    """What a variant's options say besides transport, kind of discovery and keys."""
-    told = ("transport=", "multicast=", "discovery=")
-    return {word for word in way.kind[2].split(",") if word and not word.startswith(told)}
+    """The options of a variant besides transport, kind of discovery and keys."""
+    ignored = ("transport=", "multicast=", "discovery=")
+    return {word for word in way.kind[2].split(",") if word and not word.startswith(ignored)}
 
 
 def law_of(values: Values, way: Way, quantity: str = "datagrams") -> Law | None:
-    """How a quantity of discovery grows with the number of participants over a variant."""
+    """The growth law of a quantity of discovery with the number of participants, on a variant."""
     own = values.discovered(quantity, way)
     return power_law([value.case.entities for value in own], [value.median for value in own])
 
 
 def best_discovery(values: Values, way: Way, entities: int) -> Discovery | None:
-    """How participants of a way find each other best, or of one like it (`discoveries`); None: it was not measured.
+    """The best discovery of a variant, from its own results or a similar one (`discoveries`); None: unmeasured.
 
-    Its kind is "" where one of the kinds was measured at one number of participants alone, and another is asked about:
-    what it costs is then not known, and which kind suits neither.
+    Its kind is "" if one of the kinds was measured with a single other number of participants: then its cost is
+    unknown, and so is the best kind.
     """
     found, unknown = [], []
     for kind, own in discoveries(values, way).items():
-        datagrams = _discovery_told(values, own, "datagrams", entities)
-        match = _discovery_told(values, own, "time_to_match", entities)
+        datagrams = _discovery_estimate(values, own, "datagrams", entities)
+        match = _discovery_estimate(values, own, "time_to_match", entities)
         if datagrams is None:
             continue
         law = law_of(values, own)
         count, beyond = datagrams.value, datagrams.beyond
         by = ""
         if beyond and law is not None:
-            count, by = law.at(entities), " by the law that was fitted"
+            count, by = law.at(entities), " according to the fitted law"
         measured = " and ".join(f"{n:.0f}" for n in datagrams.measured)
         if not math.isfinite(count):
-            unknown.append((own, f"{kind} discovery was measured at {measured} alone, over {own.name}"))
+            unknown.append(
+                (own, f"{kind} discovery was measured only with {measured} participants, over {own.name}")
+            )
             continue
-        because = f"{kind} discovery of {entities} participants {count:.0f} datagrams{by}"
+        because = f"{kind} discovery of {entities} participants needs {count:.0f} datagrams{by}"
         because += f" and {format_duration(match.value)}" if match and math.isfinite(match.value) else ""
-        because += f", measured at {measured} over {own.name}"
+        because += f", measured with {measured} over {own.name}"
         found.append(Discovery(kind, own, count, match.value if match else NAN, law, beyond, because))
     if unknown:
-        because = f"which discovery suits {entities} participants is not known: "
+        because = f"the best discovery for {entities} participants is unknown: "
         because += "; ".join([*(text for _, text in unknown), *(one.because for one in found)])
         return Discovery("", unknown[0][0], NAN, NAN, None, True, because)
     if not found:
@@ -333,5 +332,5 @@ def best_discovery(values: Values, way: Way, entities: int) -> Discovery | None:
     return simple if simple and simple.datagrams <= SIMPLER * least.datagrams else least
 
 
-def _discovery_told(values: Values, way: Way, quantity: str, entities: int) -> Told | None:
+def _discovery_estimate(values: Values, way: Way, quantity: str, entities: int) -> Estimate | None:
     return _by(values.discovered(quantity, way), "entities", entities)

@@ -1,6 +1,4 @@
-"""What a run of the bus is to do, before anything is started. Pure: from options to a command line of sonde-
-busprobe.
-"""
+"""The plan of a run of the bus: from options to a command line of sonde-busprobe. Pure."""
 
 from __future__ import annotations
 
@@ -16,11 +14,11 @@ from sonde.core.errors import UsageError, Warning, nearest
 from sonde.core.rules import check_rule
 from sonde.core.units import format_duration, format_size
 
-RAW = "raw"  # implementation of the machine's own sockets and shared memory, in results
+RAW = "raw"  # implementation of bare sockets and shared memory, as named in results
 NULL = "null"
 IMPLEMENTATIONS = ("cyclonedds", "fastdds", NULL)
-WITHIN_HOST = ("shared-memory", "in-process")  # transports that no other host can be reached by
-ONE_HOST = ("fanout",)  # tests whose programs share memory: they are not measured between hosts
+WITHIN_HOST = ("shared-memory", "in-process")  # transports that cannot reach another host
+ONE_HOST = ("fanout",)  # tests whose programs share memory, so they cannot run between hosts
 TITLES = {
     "cyclonedds": "Cyclone DDS",
     "fastdds": "Fast DDS",
@@ -31,9 +29,9 @@ TITLES = {
 
 @dataclass(frozen=True)
 class Test:
-    """One test: the probe's word for it, what it asks, which quantity is told first, what it is counted by.
+    """One test: its name in the probe, its title, its first quantity, and the field that counts its cases.
 
-    by: the field of a case that is told as its number: "subscribers", "entities", "" for none.
+    by: the field of a case with its number: "subscribers", "entities", "" for none.
     """
 
     name: str
@@ -48,16 +46,16 @@ TESTS = {
     for test in (
         Test("latency", "latency", "one message there and back", "rtt"),
         Test("fanout", "fanout", "one message to several subscribers", "last", "subscribers"),
-        Test("discovery", "discovery", "participants that find each other", "datagrams", "entities"),
-        Test("partitions", "partitions", "what dividing a bus costs a message", "publish", "entities"),
-        Test("throughput", "throughput", "as many messages as it takes", "message_rate", "subscribers"),
+        Test("discovery", "discovery", "discovery of participants", "datagrams", "entities"),
+        Test("partitions", "partitions", "cost of groups for a message", "publish", "entities"),
+        Test("throughput", "throughput", "highest rate of messages", "message_rate", "subscribers"),
         Test("first-message", "first", "the first message, and one after a pause", "rtt"),
         Test("calls", "calls", "requests and replies", "rtt", "entities"),
     )
 }
 DEFAULT_TESTS = ("latency",)
 
-# Transports by the names that people type: what the probe is told, and what results call it.
+# Transports by their names on the command line: the option of the probe, and the name in results.
 TRANSPORTS = {
     "udp4": ("transport=udp4", "udp4"),
     "multicast": ("multicast=all", "udp4-multicast"),
@@ -69,7 +67,7 @@ ALIASES = {"udp": "udp4", "tcp": "tcp4", "shared-memory": "shm", "udp4-multicast
 OVER_UDP = ("udp4", "multicast", "udp6")
 DISCOVERIES = ("simple", "peers", "server")
 RAW_WORDS = {"udp4": "raw-udp", "tcp4": "raw-tcp", "shm": "raw-shm"}
-# What the probe takes behind an implementation, and what its value looks like.
+# The options of a variant in the probe, and the form of their values.
 VARIANT_OPTIONS = {
     "transport": "udp4|udp6|tcp4|shared-memory",
     "multicast": "none|discovery|all",
@@ -97,10 +95,10 @@ CLIENTS = (1, 10, 100)
 CALLS = 100
 GROUPS = (1, 8, 32)
 DIVISIONS = ("topic", "partition", "wildcard", "domain")
-# Of discovery: one participant with a writer, all others with a reader; or each with both, and all match all.
+# Shapes of discovery: one participant has a writer, all others a reader; or each has both, and all match all.
 STAR, EACH = "star", "all"
 RELIABILITIES = ("reliable", "best-effort")
-# Of first-message: the message that is looked at, and what is done about it. `steady` is a message among others.
+# Cases of first-message: the measured message and its treatment. `steady` is a message among others.
 STEADY, FIRST, PAUSE = "steady", "first-ever", "pause"
 TREATMENTS = (
     STEADY, FIRST, PAUSE, "prefaulted", "after-lookup", "warm-other-topic", "warm-same-participant-new-writer",
@@ -112,19 +110,19 @@ OF_TOPICS = (
     "warm-other-topic",
     "warm-same-participant-new-writer",
     UNCONFIRMED,
-)  # which a bare socket has none of
+)  # a bare socket has no topics
 
-# Of samples, B; of one datagram of bare UDP, which splits none.
+# Limits of the size of a sample, B, and of one datagram: bare UDP does not split samples.
 LEAST_SIZE, MOST_SIZE, MOST_DATAGRAM = (
     _core.bus_sizes()[name] for name in ("least", "most", "most_datagram")
 )
-# A host has ports for so many participants of a domain before the next domain's begin (DDSI-RTPS 2.3, 9.6.2.4: 250
-# ports a domain, two a participant, the first ten for others).
+# A host has ports for this number of participants of a domain before the ports of the next domain begin
+# (DDSI-RTPS 2.3, 9.6.2.4: 250 ports a domain, two a participant, the first ten for others).
 MOST_PARTICIPANTS = 119
 MOST_CALLS, MOST_GROUPS, MOST_CLIENTS = 100_000, 1024, 1000
 
-EPOCHS = 8  # that a plan should have time for: six give an interval of a ratio
-SELDOM = {"discovery": 2}  # what takes long is visited less often
+EPOCHS = 8  # epochs that a plan should have time for; the interval of a ratio needs six
+SELDOM = {"discovery": 2}  # epochs of slow tests
 FEWEST_CASES = 2
 BURST_S = (0.02, 0.2)
 RESERVE_S, RESERVE_SHARE, RESERVE_CELL_S, RESERVE_MOST = 1.5, 0.05, 0.004, 0.4
@@ -132,9 +130,7 @@ RESERVE_S, RESERVE_SHARE, RESERVE_CELL_S, RESERVE_MOST = 1.5, 0.05, 0.004, 0.4
 
 @dataclass(frozen=True)
 class Case:
-    """A test with its numbers; -1 and "" mean nothing in it. options: what the probe is told besides,
-    "within=30s".
-    """
+    """A test with its numbers; -1 and "": not applicable. options: further options for the probe, "within=30s"."""
 
     test: str
     size: int = -1
@@ -159,7 +155,7 @@ class Case:
                 words = [f"entities={self.entities}"]
                 words += [f"treatment={self.treatment}"] if self.treatment else []
             case "first-message":
-                # The probe has it for a quality of the topic, and tells it behind what is done about the message.
+                # For the probe, best effort is the reliability of the topic, not a treatment.
                 parts = self.treatment.split("+")
                 words = [
                     f"treatment={'+'.join(part for part in parts if part != UNCONFIRMED)}",
@@ -173,7 +169,7 @@ class Case:
 
     @property
     def number(self) -> int:
-        """What it is counted by: subscribers, participants, partitions, clients; -1: nothing."""
+        """The number of subscribers, participants, partitions or clients; -1: not applicable."""
         by = TESTS[self.test].by
         return int(getattr(self, by)) if by else -1
 
@@ -195,7 +191,7 @@ class Case:
         return ", ".join(parts)
 
     def document(self) -> dict[str, Any]:
-        """As run.json keeps it."""
+        """The case as stored in run.json."""
         return {
             "spec": self.spec,
             "test": self.test,
@@ -208,11 +204,11 @@ class Case:
 
 @dataclass(frozen=True)
 class Variant:
-    """A way over the bus. name: unique. implementation: as results tell it. transport: likewise, "udp4-multicast"; ""
-    of a profile: the probe tells it.
+    """An implementation with its transport and options. name: unique. implementation, transport: as named in results,
+    "udp4-multicast"; for a profile the transport is "", and the probe reports it.
 
-    probe: what the probe calls the implementation, "raw-udp". options: "discovery=server". tests: those that are
-    measured on it. asked: the user named it.
+    probe: name of the implementation in the probe, "raw-udp". options: "discovery=server". tests: the tests that run on
+    it. asked: the user named it.
     """
 
     name: str
@@ -233,23 +229,23 @@ class Variant:
 
     @property
     def discovery(self) -> str:
-        """How its participants find each other."""
+        """The kind of discovery of its participants."""
         return discovery_of(self.options)
 
     @property
     def leaves_host(self) -> bool:
-        """Whether programs on other hosts can be reached over it."""
+        """Whether it can reach programs on other hosts."""
         return self.transport not in WITHIN_HOST
 
     @property
     def guarded(self) -> bool:
-        """Whether it is said who may join: by keys, by a profile, or by the user's word that anybody may."""
+        """Whether its options define who may join: by keys, by a profile, or by the user's consent that anybody may."""
         return any(_option(self.options, name) for name in ("security", "profile")) or (
             _option(self.options, "unprotected") == "yes"
         )
 
     def takes(self, case: Case) -> bool:
-        """Whether the case is measured on it: as the probe leaves cases out."""
+        """Whether the case is measured on this variant, by the same rules as in the probe."""
         if case.test not in self.tests:
             return False
         if "profile=" in self.options and (case.test, case.treatment) == ("partitions", "domain"):
@@ -262,19 +258,19 @@ class Variant:
 
 
 def discovery_of(options: str) -> str:
-    """How participants of a variant with these options find each other; "simple" unless they say so."""
+    """The kind of discovery of a variant with these options; "simple" by default."""
     return _option(options, "discovery") or "simple"
 
 
 def secured(options: str) -> bool:
-    """Whether a variant with these options has keys; a profile's own are not known."""
+    """Whether a variant with these options has keys; keys of a profile are unknown."""
     return bool(_option(options, "security"))
 
 
 def without_keys(options: str) -> str:
-    """The options of the same variant without keys, and without the word that none are needed."""
-    gone = ("security", "identity", "unprotected")
-    return ",".join(word for word in options.split(",") if word and word.partition("=")[0] not in gone)
+    """The options of the same variant without keys, and without `unprotected`."""
+    removed = ("security", "identity", "unprotected")
+    return ",".join(word for word in options.split(",") if word and word.partition("=")[0] not in removed)
 
 
 def _option(options: str, name: str) -> str:
@@ -288,7 +284,7 @@ def transports(ways: Iterable[tuple[str, str]]) -> str:
 
 
 def raw_like(transport: str) -> str:
-    """The machine's own way that a transport is held against."""
+    """The raw transport that a transport is compared with."""
     like = {"udp4-multicast": "udp4", "udp6": "udp4", "udp6-multicast": "udp4", "in-process": "shared-memory"}
     return like.get(transport, transport)
 
@@ -300,15 +296,15 @@ RAW_TESTS: tuple[str, ...] = ("latency", "fanout", "throughput", "first-message"
 def variant_of(
     implementation: str, transport: str, discovery: str = "simple", asked: bool = False
 ) -> Variant:
-    """A variant by the names that people type."""
+    """A variant by its names on the command line."""
     if implementation == RAW:
-        name, told = TRANSPORTS[transport][1], RAW_WORDS[transport]
-        return Variant(f"raw/{transport}", RAW, name, told, "", RAW_TESTS, asked)
+        name, probe = TRANSPORTS[transport][1], RAW_WORDS[transport]
+        return Variant(f"raw/{transport}", RAW, name, probe, "", RAW_TESTS, asked)
     if implementation == NULL:
         tests: tuple[str, ...] = tuple(test for test in MESSAGES if test != "first-message")
         return Variant(NULL, NULL, "in-process", NULL, "", tests, asked)
-    told, transport_name = TRANSPORTS[transport]
-    options = "" if transport == "udp4" else told
+    option, transport_name = TRANSPORTS[transport]
+    options = "" if transport == "udp4" else option
     name = f"{implementation}/{transport}"
     tests = MESSAGES + ("discovery",) * (transport == "udp4" or (asked and transport in OVER_UDP))
     if discovery != "simple":
@@ -319,7 +315,7 @@ def variant_of(
 
 
 def usual_variants() -> tuple[Variant, ...]:
-    """What is measured when nobody names variants: the first is what others are held against."""
+    """The default variants. The others are compared with the first one."""
     return (
         variant_of("cyclonedds", "udp4"),
         variant_of("cyclonedds", "multicast"),
@@ -349,12 +345,12 @@ def read_variant(text: str) -> Variant:
     if implementation not in known:
         raise UsageError(
             "bus.bad_variant",
-            f"'{text}' is no variant: there is no implementation '{implementation}'"
-            f"{nearest(implementation, known)}; there are {', '.join(known)}",
-            "write it like cyclonedds/udp4, or whole: NAME=IMPLEMENTATION,transport=udp4,…",
+            f"'{text}' is not a variant: unknown implementation '{implementation}'"
+            f"{nearest(implementation, known)}; known: {', '.join(known)}",
+            "write it like cyclonedds/udp4, or in full: NAME=IMPLEMENTATION,transport=udp4,…",
         )
     if implementation == NULL and parts:
-        raise UsageError("bus.bad_variant", f"'{text}' is no variant: null has no transport", "write null")
+        raise UsageError("bus.bad_variant", f"'{text}' is not a variant: null has no transport", "write null")
     transport, discovery = "udp4", "simple"
     for k, part in enumerate(parts):
         part = ALIASES.get(part, part)
@@ -366,8 +362,8 @@ def read_variant(text: str) -> Variant:
             allowed = list(RAW_WORDS) if implementation == RAW else [*TRANSPORTS, *DISCOVERIES]
             raise UsageError(
                 "bus.bad_variant",
-                f"'{text}' is no variant: '{part}' is not known there{nearest(part, allowed)}",
-                f"after {implementation}/ there may be: {', '.join(allowed)}",
+                f"'{text}' is not a variant: unknown part '{part}'{nearest(part, allowed)}",
+                f"after {implementation}/ write one of: {', '.join(allowed)}",
             )
     return variant_of(implementation, transport, discovery, asked=True)
 
@@ -377,17 +373,17 @@ def _whole_variant(text: str, name: str, rest: str) -> Variant:
     if not re.fullmatch(r"[\w./-]+", name) or not re.fullmatch(r"[\w-]+", implementation):
         raise UsageError(
             "bus.bad_variant",
-            f"'{text}' is no variant: NAME=IMPLEMENTATION and options are wanted",
+            f"'{text}' is not a variant: it needs NAME=IMPLEMENTATION and options",
             "write it like mine=cyclonedds,batch=1ms",
         )
-    kept, tests = [], tuple(TESTS)
-    for word in options.split(",") if options else ():
-        option, _, value = word.partition("=")
+    other_options, tests = [], tuple(TESTS)
+    for option_text in options.split(",") if options else ():
+        option, _, value = option_text.partition("=")
         if not value or not re.fullmatch(VARIANT_OPTIONS.get(option, "(?!)"), value):
             near = "" if option in VARIANT_OPTIONS else nearest(option, list(VARIANT_OPTIONS))
             raise UsageError(
                 "bus.bad_variant",
-                f"'{text}' is no variant: '{word}' is not known there{near}",
+                f"'{text}' is not a variant: unknown option '{option_text}'{near}",
                 f"options are {', '.join(f'{key}=' for key in VARIANT_OPTIONS)}"
                 + ("" if value else "; another variant needs another --variants"),
             )
@@ -395,11 +391,11 @@ def _whole_variant(text: str, name: str, rest: str) -> Variant:
             named = _tests_of(text, value)
             tests = tuple(test for test in tests if (test in named) == (option == "only"))
         else:
-            kept.append(word)
-    if _option(",".join(kept), "identity") and not _option(",".join(kept), "security"):
+            other_options.append(option_text)
+    if _option(",".join(other_options), "identity") and not _option(",".join(other_options), "security"):
         raise UsageError(
             "bus.bad_variant",
-            f"'{text}' is no variant: an identity is a name in the folder of security=",
+            f"'{text}' is not a variant: identity= needs security=, the folder that contains the identity",
             "write it like mine=cyclonedds,security=FOLDER,identity=NAME",
         )
     raw = implementation.startswith(RAW)
@@ -409,14 +405,14 @@ def _whole_variant(text: str, name: str, rest: str) -> Variant:
         tests = tuple(test for test in tests if test in RAW_TESTS)
     elif implementation == NULL:
         transport = "in-process"
-    elif _option(",".join(kept), "profile"):
+    elif _option(",".join(other_options), "profile"):
         transport = ""
     else:
-        transport = _option(",".join(kept), "transport") or "udp4"
-        if _option(",".join(kept), "multicast") == "all":
+        transport = _option(",".join(other_options), "transport") or "udp4"
+        if _option(",".join(other_options), "multicast") == "all":
             transport += "-multicast"
-    told = RAW if raw else implementation
-    return Variant(name, told, transport, implementation, ",".join(kept), tests, True)
+    result_name = RAW if raw else implementation
+    return Variant(name, result_name, transport, implementation, ",".join(other_options), tests, True)
 
 
 def _tests_of(text: str, names: str) -> list[str]:
@@ -426,55 +422,57 @@ def _tests_of(text: str, names: str) -> list[str]:
         if name not in TESTS and name not in words:
             raise UsageError(
                 "bus.bad_variant",
-                f"'{text}' is no variant: there is no test '{name}'{nearest(name, list(TESTS))}",
-                f"there are: {', '.join(TESTS)}",
+                f"'{text}' is not a variant: unknown test '{name}'{nearest(name, list(TESTS))}",
+                f"tests: {', '.join(TESTS)}",
             )
         found.append(words.get(name, name))
     return found
 
 
 def choose_variants(asked: Sequence[str], tests: Sequence[str], across: bool = False) -> tuple[Variant, ...]:
-    """The variants asked for, or the usual ones, as far as one of the tests is measured on them. Each once, in order.
+    """The requested or default variants on which at least one of the tests runs. Each once, in order.
 
-    across: between hosts; of the usual ones those are left out that do not leave a host.
+    across: the run is between hosts; default variants that cannot leave a host are left out.
 
     Raises
     ------
-    UsageError  bus.bad_variant; bus.nothing_to_measure: none of them takes any of the tests; bus.one_host: one that
-    was asked for does not leave a host.
+    UsageError  bus.bad_variant; bus.nothing_to_measure: none of the tests runs on any variant; bus.one_host: a
+    requested variant cannot leave a host.
     """
     texts = [part for text in asked for part in ([text] if "=" in text else text.split(","))]
     chosen: dict[str, Variant] = {}
     for variant in [read_variant(text) for text in texts] if texts else usual_variants():
         if chosen.setdefault(variant.name, variant) != variant:
             raise UsageError(
-                "bus.bad_variant", f"two variants are called '{variant.name}'", "give each its own name"
+                "bus.bad_variant",
+                f"two variants have the name '{variant.name}'",
+                "give each variant its own name",
             )
     if across:
         inside = [name for name, variant in chosen.items() if not variant.leaves_host]
         if inside and texts:
             raise UsageError(
                 "bus.one_host",
-                f"{inside[0]} does not leave a host, and --hosts names several",
+                f"{inside[0]} cannot leave a host, but --hosts names several hosts",
                 "leave it out of --variants, or measure it without --hosts",
             )
         chosen = {name: variant for name, variant in chosen.items() if variant.leaves_host}
-    kept = tuple(
+    usable = tuple(
         replace(variant, tests=own)
         for variant in chosen.values()
         if (own := tuple(test for test in variant.tests if test in tests))
     )
-    if not any(variant.implementation != RAW for variant in kept):
+    if not any(variant.implementation != RAW for variant in usable):
         raise UsageError(
             "bus.nothing_to_measure",
             f"none of the variants {', '.join(chosen)} is measured in {', '.join(tests)}",
-            "name another with --variants, such as cyclonedds/udp4",
+            "name another variant with --variants, such as cyclonedds/udp4",
         )
-    return kept
+    return usable
 
 
 def read_tests(names: Sequence[str]) -> tuple[str, ...]:
-    """The tests of a command line, each once; none: latency; "all".
+    """The tests of a command line, each once. Without names: latency; "all" names every test.
 
     Raises
     ------
@@ -491,38 +489,38 @@ def read_tests(names: Sequence[str]) -> tuple[str, ...]:
         else:
             raise UsageError(
                 "bus.bad_test",
-                f"'{name}' is no test{nearest(name, list(TESTS))}; there are: {', '.join(TESTS)}, all",
+                f"'{name}' is not a test{nearest(name, list(TESTS))}; tests: {', '.join(TESTS)}, all",
                 "sonde bus run latency",
             )
     return tuple(found) or DEFAULT_TESTS
 
 
 def between(tests: Sequence[str]) -> tuple[tuple[str, ...], tuple[Warning, ...]]:
-    """Of tests those that are measured between hosts, and what is said of the others.
+    """The tests that can run between hosts, and warnings about the others.
 
     Raises
     ------
-    UsageError  bus.one_host: none is.
+    UsageError  bus.one_host: none of the tests can.
     """
     left = [test for test in tests if test in ONE_HOST]
-    kept = tuple(test for test in tests if test not in left)
-    why = "subscribers tell the writer by shared memory that they have a message"
-    if not kept:
+    usable = tuple(test for test in tests if test not in left)
+    why = "subscribers use shared memory to confirm a message to the writer"
+    if not usable:
         raise UsageError(
             "bus.one_host",
-            f"{', '.join(left)} is measured within one host: {why}",
+            f"{', '.join(left)} can only be measured within one host: {why}",
             "name another test, such as latency or throughput, or leave --hosts out",
         )
     notes = [Warning("bus.one_host", f"{test} is not measured between hosts: {why}", "") for test in left]
-    return kept, tuple(notes)
+    return usable, tuple(notes)
 
 
 def guarded(variants: Sequence[Variant], unprotected: bool, hosts: Sequence[str]) -> tuple[Variant, ...]:
-    """The variants as they may be on the network between hosts: with keys, or by the user's word without.
+    """The variants for a network between hosts: with keys, or with the user's consent without.
 
     Raises
     ------
-    UsageError  bus.unprotected: one of them has neither.
+    UsageError  bus.unprotected: a variant has neither.
     """
     if unprotected:
         return tuple(
@@ -535,15 +533,15 @@ def guarded(variants: Sequence[Variant], unprotected: bool, hosts: Sequence[str]
         more = f" and {len(bare) - 3} more" if len(bare) > 3 else ""
         raise UsageError(
             "bus.unprotected",
-            f"between {hostlist.fold(hosts)} whoever reaches the network may join {', '.join(bare[:3])}{more}",
-            "add --unprotected where that network is trusted, or give variants keys: "
-            "NAME=cyclonedds,security=FOLDER,identity=NAME ('sonde bus keys' makes the folder)",
+            f"between {hostlist.fold(hosts)}, anyone on the network could join {', '.join(bare[:3])}{more}",
+            "add --unprotected if you trust this network, or give the variants keys: "
+            "NAME=cyclonedds,security=FOLDER,identity=NAME ('sonde bus keys' creates the folder)",
         )
     return tuple(variants)
 
 
 def with_paths(variant: Variant, absolute: Callable[[str], str]) -> Variant:
-    """The variant with the files that it names as other hosts find them."""
+    """The variant with absolute paths of its files, so that other hosts find them."""
     words = []
     for word in variant.options.split(","):
         name, _, value = word.partition("=")
@@ -556,9 +554,7 @@ def with_paths(variant: Variant, absolute: Callable[[str], str]) -> Variant:
 
 @dataclass(frozen=True)
 class Host:
-    """One that programs are spread over. start: words that come before a program to start it there; (): it is this
-    one.
-    """
+    """A host on which programs run. start: the command that starts a program there; (): this host."""
 
     name: str
     start: tuple[str, ...] = ()
@@ -566,10 +562,10 @@ class Host:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Numbers that options ask for; (), 0: the usual ones.
+    """The numbers from the options; (), 0: the default numbers.
 
-    all_to_all, within_s, steady_s: of discovery: who matches whom, after how long it is given up, and how long is
-    counted after it.
+    all_to_all, within_s, steady_s: for discovery: every participant matches every other, the time limit, and how long
+    datagrams are counted afterwards.
     """
 
     sizes: tuple[int, ...] = ()
@@ -588,50 +584,50 @@ class Wanted:
         return any(numbers) or self.calls > 0
 
     def check(self) -> None:
-        """UsageError  bus.too_many_participants, bus.bad_size, bus.too_many_clients, bus.too_many_calls,
-        bus.too_many_groups.
+        """Check all limits. Raises UsageError  bus.too_many_participants, bus.bad_size, bus.too_many_clients,
+        bus.too_many_calls, bus.too_many_groups.
         """
-        for option, numbers, beside in (
+        for option, numbers, others in (
             ("--participants", self.participants, 0),
             ("--subscribers", self.subscribers, 1),
         ):
-            if (most := max(numbers, default=0)) + beside > MOST_PARTICIPANTS:
+            if (most := max(numbers, default=0)) + others > MOST_PARTICIPANTS:
                 raise UsageError(
                     "bus.too_many_participants",
                     f"{option} {most} is too many: each is a participant, and a host has ports for "
-                    f"{MOST_PARTICIPANTS} of a domain",
-                    f"ask for {MOST_PARTICIPANTS - beside} at most",
+                    f"{MOST_PARTICIPANTS} in one domain",
+                    f"use at most {MOST_PARTICIPANTS - others}",
                 )
         for size in self.sizes:
             if not LEAST_SIZE <= size <= MOST_SIZE:
                 raise UsageError(
                     "bus.bad_size",
-                    f"--sizes {size} is not allowed; allowed: {format_size(LEAST_SIZE)}, which the head of a "
-                    f"message takes, to {format_size(MOST_SIZE)}",
+                    f"--sizes {size} is not allowed; allowed: {format_size(LEAST_SIZE)}, the header of a "
+                    f"message, to {format_size(MOST_SIZE)}",
                     "write it like 64,16KiB",
                 )
         if max(self.clients, default=0) > MOST_CLIENTS:
             raise UsageError(
                 "bus.too_many_clients",
                 f"--clients {max(self.clients)} is too many: each is a thread, and at most {MOST_CLIENTS} are measured",
-                f"ask for {MOST_CLIENTS} at most",
+                f"use at most {MOST_CLIENTS}",
             )
         if self.calls > MOST_CALLS:
             raise UsageError(
                 "bus.too_many_calls",
-                f"--calls {self.calls} is too many: a client makes at most {MOST_CALLS} in a visit",
-                "give a longer --budget instead: there are more visits then",
+                f"--calls {self.calls} is too many: a client makes at most {MOST_CALLS} in one step",
+                "give a longer --budget instead: it has more steps",
             )
         if max(self.groups, default=0) > MOST_GROUPS:
             raise UsageError(
                 "bus.too_many_groups",
-                f"--groups {max(self.groups)} is too many: a writer holds at most {MOST_GROUPS}",
-                "ask for fewer",
+                f"--groups {max(self.groups)} is too many: a writer has at most {MOST_GROUPS}",
+                f"use at most {MOST_GROUPS}",
             )
 
 
 def cases_of(tests: Sequence[str], wanted: Wanted | None = None) -> list[Case]:
-    """The cases of tests, one of each test after the other, so that a short budget has some of all.
+    """The cases of the tests, in turn from each test, so that a short budget contains cases of all tests.
 
     Raises
     ------
@@ -689,11 +685,11 @@ def _cases_of(test: str, wanted: Wanted) -> list[Case]:
                 for size in first_size
                 for n in wanted.clients or CLIENTS
             ]
-    raise UsageError("bus.bad_test", f"'{test}' is no test", f"there are: {', '.join(TESTS)}")
+    raise UsageError("bus.bad_test", f"'{test}' is not a test", f"tests: {', '.join(TESTS)}")
 
 
-def visit_s(case: Case, burst_s: float = BURST_S[0]) -> float:
-    """About what one visit to a case on a variant takes on an ordinary machine, s."""
+def step_s(case: Case, burst_s: float = BURST_S[0]) -> float:
+    """Estimated time of one step, a case on a variant, on an ordinary machine, s."""
     match case.test:
         case "fanout":
             return burst_s + 0.05 + 0.01 * case.subscribers
@@ -715,33 +711,31 @@ def _epochs(case: Case) -> int:
 
 
 def measuring_s(left_s: float, cells: int) -> float:
-    """Of `left_s` until a budget is over, what measuring so many cells may take, s."""
+    """The time for measuring this number of cells if `left_s` of the budget remain, s."""
     reserve = RESERVE_S + RESERVE_SHARE * left_s + RESERVE_CELL_S * cells
     return max(0.5, left_s - min(reserve, RESERVE_MOST * left_s))
 
 
 def fitting(cases: Sequence[Case], variants: Sequence[Variant], time_s: float) -> list[Case]:
-    """As many of the cases, from the first on, as `time_s` of measuring has time for; what is too long is passed
-    over.
-    """
-    kept: list[Case] = []
+    """The cases that fit into `time_s` of measuring, in order; cases that take too long are skipped."""
+    chosen: list[Case] = []
     left_s = time_s
     for case in cases:
-        need_s = _epochs(case) * visit_s(case) * sum(variant.takes(case) for variant in variants)
-        first = sum(other.test == case.test for other in kept) < FEWEST_CASES
+        need_s = _epochs(case) * step_s(case) * sum(variant.takes(case) for variant in variants)
+        first = sum(other.test == case.test for other in chosen) < FEWEST_CASES
         if need_s <= left_s or first:
-            kept.append(case)
+            chosen.append(case)
             left_s -= need_s
-    return kept
+    return chosen
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that decides what is measured, in which order, and when it is enough.
+    """Everything that determines what is measured, in which order, and when it ends.
 
-    hosts: over which programs are spread; (): this one alone. launcher: what starts them there. interfaces: by which
-    hosts reach each other; (): where the way to the others leads. left_out: cases for which there is no time. notes:
-    what whoever starts the run must know, and nobody later.
+    hosts: where programs run; (): only this host. launcher: starts them there. interfaces: those between hosts;
+    (): those of the routes to the other hosts. left_out: cases without enough time. notes: warnings for the user who
+    starts the run, which are not stored.
     """
 
     variants: tuple[Variant, ...]
@@ -765,7 +759,7 @@ class Plan:
 
     @property
     def hostlist(self) -> str:
-        """The hosts, folded; "" for this one alone."""
+        """The folded host list; "" for only this host."""
         return hostlist.listed([host.name for host in self.hosts])
 
     @property
@@ -773,17 +767,17 @@ class Plan:
         return sum(variant.takes(case) for variant in self.variants for case in self.cases)
 
     def measuring_s(self, left_s: float) -> float:
-        """Of `left_s` until the budget is over, what measuring may take: the rest is for sealing and analysis."""
+        """The time for measuring if `left_s` of the budget remain; the rest is for sealing and analysis."""
         return measuring_s(left_s, self.cells)
 
     def burst_s(self, time_s: float) -> float:
-        """Length of a visit at most, so that a cell gets EPOCHS of them in `time_s`."""
+        """The longest burst with which each cell gets EPOCHS bursts in `time_s`."""
         if time_s <= 0:
             return BURST_S[1]
         return min(max(time_s / (2 * EPOCHS * max(1, self.cells)), BURST_S[0]), BURST_S[1])
 
     def argv(self, run_dir: str, time_s: float) -> list[str]:
-        """sonde-busprobe's arguments, without its own name. time_s: that measuring may take."""
+        """The arguments of sonde-busprobe, without its name. time_s: the time for measuring."""
         words = [
             "run",
             "--dir",
@@ -800,7 +794,7 @@ class Plan:
         return [*words, *self.cells_argv()]
 
     def cells_argv(self) -> list[str]:
-        """The part of the arguments that `check` takes, too: hosts, variants and cases."""
+        """The arguments that are also valid for `check`: hosts, variants and cases."""
         words = []
         for host in self.hosts:
             words += ["--host", host.name, *(part for word in host.start for part in ("--start", word))]
@@ -809,7 +803,7 @@ class Plan:
         return [*words, *(word for case in self.cases for word in ("--case", case.spec))]
 
     def document(self) -> dict[str, Any]:
-        """The plan as run.json keeps it and `BusSchema.layout` reads it."""
+        """The plan as stored in run.json and read by `BusSchema.layout`."""
         return {
             "variants": [
                 {
@@ -828,7 +822,7 @@ class Plan:
         }
 
     def labels(self) -> dict[str, Any]:
-        """Root attributes of the room's own."""
+        """The root attributes of this room."""
         where = {"hostlist": self.hostlist, "launcher": self.launcher} if self.hosts else {}
         return where | {
             "rule": self.rule,
@@ -838,28 +832,28 @@ class Plan:
         }
 
     def warnings(self) -> list[Warning]:
-        """What a reader of the result must know, as far as the plan alone tells."""
+        """Warnings for a reader of the result, as far as they follow from the plan alone."""
         if not self.left_out:
             return []
         tests = ", ".join(dict.fromkeys(case.test for case in self.left_out))
         return [
             Warning(
                 "bus.cases_postponed",
-                f"the budget has no time for {len(self.left_out)} of {len(self.left_out) + len(self.cases)} cases "
-                f"(of {tests})",
-                f"give --budget {self.full_budget_s():.0f}s for all of them, or name fewer numbers",
+                f"the budget is too short for {len(self.left_out)} of {len(self.left_out) + len(self.cases)} cases "
+                f"({tests})",
+                f"give --budget {self.full_budget_s():.0f}s for all cases, or name fewer numbers",
             )
         ]
 
     def full_budget_s(self) -> float:
-        """A budget that is enough for all cases, those left out included, s."""
+        """A budget that is enough for all cases, including those left out, s."""
         cases = (*self.cases, *self.left_out)
-        need = sum(_epochs(case) * visit_s(case) for v in self.variants for case in cases if v.takes(case))
+        need = sum(_epochs(case) * step_s(case) for v in self.variants for case in cases if v.takes(case))
         need += RESERVE_CELL_S * len(self.variants) * len(cases) + RESERVE_S + 2
         return 5 * math.ceil(need / (1 - RESERVE_SHARE) / 5)
 
     def rows(self, time_s: float) -> list[tuple[str, str]]:
-        """What a dry run says."""
+        """The rows of a dry run."""
         return [
             ("tests", ", ".join(self.tests)),
             ("variants", ", ".join(variant.name for variant in self.variants)),
@@ -872,7 +866,7 @@ class Plan:
 
 
 def case_of(known: Mapping[str, Any]) -> Case:
-    """The case that a dataset's facts tell."""
+    """The case with the facts of a dataset."""
     return Case(
         str(known["test"]),
         int(known["size"]),

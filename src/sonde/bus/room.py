@@ -22,7 +22,7 @@ class BusRoom(Room):
 
     name = "bus"
     title = "Data bus"
-    help = "What a data-distribution bus costs; which way over it suits."
+    help = "Measure what a data-distribution bus costs, and which variant suits."
     any_of = ("bus",)
     all_of = ("netcdf",)
     asks = ("bus",)

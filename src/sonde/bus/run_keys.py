@@ -1,10 +1,10 @@
 """Keys, certificates and signed documents of a bus, in a folder.
 
-    FOLDER/identity_ca.pem permissions_ca.pem governance.p7s      for everyone
-    FOLDER/private/                                               what signs, what was signed: stays where they are made
-    FOLDER/<identity>/cert.pem key.pem permissions.p7s            for who is that identity
+    FOLDER/identity_ca.pem permissions_ca.pem governance.p7s      for every participant
+    FOLDER/private/                                               keys of the authorities, signed copies: stay here
+    FOLDER/<identity>/cert.pem key.pem permissions.p7s            for the program with that identity
 
-Made with `cryptography` (Apache-2.0 or BSD). ECDSA on P-256: DDS Security 1.1, section 9.3.
+Created with `cryptography` (Apache-2.0 or BSD). ECDSA on P-256: DDS Security 1.1, section 9.3.
 """
 
 from __future__ import annotations
@@ -24,14 +24,12 @@ from sonde.core.errors import EnvironmentFailure, UsageError
 
 AUTHORITIES = ("identity_ca", "permissions_ca")
 PRIVATE = "private"
-EARLIER = timedelta(
-    hours=1
-)  # hosts whose clocks are late must not take a new certificate for one of tomorrow
+EARLIER = timedelta(hours=1)  # a host whose clock is late must not reject a new certificate as not yet valid
 
 
 @dataclass(frozen=True)
 class Identity:
-    """One that a folder has. until: of its certificate, and of its permissions, UTC. grant: as its permissions say."""
+    """An identity in a folder. until: end of its certificate and permissions, UTC. grant: as its permissions state."""
 
     name: str
     until: datetime
@@ -41,7 +39,7 @@ class Identity:
 
 def _unreadable(path: Path, why: object) -> EnvironmentFailure:
     return EnvironmentFailure(
-        "bus.bad_keys", f"{path} cannot be used: {why}", "make the keys again: sonde bus keys init FOLDER"
+        "bus.bad_keys", f"{path} cannot be used: {why}", "create the keys again: sonde bus keys init FOLDER"
     )
 
 
@@ -49,7 +47,7 @@ def _failed(path: Path, error: OSError) -> EnvironmentFailure:
     return EnvironmentFailure(
         "bus.cannot_write",
         f"{path} cannot be written: {error.strerror}",
-        "name a folder that you may write, with place left",
+        "name a writable folder with free space",
     )
 
 
@@ -61,7 +59,7 @@ def _write(path: Path, content: bytes, mode: int) -> None:
 
 
 def _appear(folder: Path, files: dict[str, tuple[bytes, int]], mode: int) -> None:
-    """Makes a folder with these files, {name: (content, mode)}: whole or not at all."""
+    """Create a folder with these files, {name: (content, mode)}, atomically."""
     part = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.part")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -73,19 +71,19 @@ def _appear(folder: Path, files: dict[str, tuple[bytes, int]], mode: int) -> Non
     except OSError as error:
         shutil.rmtree(part, ignore_errors=True)
         raise _failed(folder, error) from None
-    except BaseException:  # Ctrl-C: half a set of keys is worse than none
+    except BaseException:  # Ctrl-C: an incomplete set of keys is worse than none
         shutil.rmtree(part, ignore_errors=True)
         raise
 
 
 def _needed() -> None:
-    """Raises EnvironmentFailure where there is no `cryptography`, before anything was made."""
+    """Raise EnvironmentFailure if `cryptography` is missing, before anything is created."""
     try:
         import cryptography.x509  # noqa: F401
     except ImportError as error:
         raise EnvironmentFailure(
             "bus.no_cryptography",
-            f"keys and certificates are made by the Python package 'cryptography', which cannot be loaded: {error}",
+            f"the Python package 'cryptography', which creates keys and certificates, cannot be loaded: {error}",
             distribution.install_python("cryptography"),
         ) from None
 
@@ -106,13 +104,13 @@ def _new_key() -> Any:
 def _certificate(
     name: str, key: Any, issuer: Any, issuer_key: Any, begin: datetime, end: datetime, authority: bool
 ) -> Any:
-    """A certificate for the public half of `key`. issuer: a certificate; None: it signs itself."""
+    """A certificate for the public key of `key`. issuer: a certificate; None: self-signed."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.x509.oid import NameOID
 
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    made = (
+    builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer.subject if issuer else subject)
@@ -124,37 +122,37 @@ def _certificate(
             x509.BasicConstraints(ca=authority, path_length=0 if authority else None), critical=True
         )
     )
-    return made.sign(issuer_key, hashes.SHA256())
+    return builder.sign(issuer_key, hashes.SHA256())
 
 
 def _signed(text: str, certificate: Any, key: Any) -> bytes:
-    """S/MIME, text and signature apart, as DDS Security 1.1, section 9.4.1.1, wants it."""
+    """The text with a detached S/MIME signature, as DDS Security 1.1, section 9.4.1.1, requires."""
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.serialization import Encoding, pkcs7
 
-    made: bytes = (
+    document: bytes = (
         pkcs7.PKCS7SignatureBuilder()
         .set_data(text.encode())
         .add_signer(certificate, key, hashes.SHA256())
         .sign(Encoding.SMIME, [pkcs7.PKCS7Options.DetachedSignature, pkcs7.PKCS7Options.Text])
     )
-    return made
+    return document
 
 
 def _read_certificate(file: Path) -> Any:
-    """Raises OSError, and ValueError for a file that is no certificate."""
+    """The certificate in a file. Raises OSError, and ValueError for a file that is no certificate."""
     from cryptography import x509
 
     try:
         found = x509.load_pem_x509_certificate(file.read_bytes())
-        _ = found.not_valid_after_utc  # which is decoded when it is asked for
-    except x509.InvalidVersion as error:  # no ValueError
+        _ = found.not_valid_after_utc  # decoded only on access
+    except x509.InvalidVersion as error:  # not a subclass of ValueError
         raise ValueError(str(error)) from None
     return found
 
 
 def _load(folder: Path, name: str) -> tuple[Any, Any]:
-    """(certificate, private key) of an authority of the folder."""
+    """The certificate and the private key of an authority of the folder."""
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     certificate_file, key_file = folder / f"{name}.pem", folder / PRIVATE / f"{name}.key.pem"
@@ -162,10 +160,10 @@ def _load(folder: Path, name: str) -> tuple[Any, Any]:
         if not file.exists():
             raise EnvironmentFailure(
                 "bus.no_keys",
-                f"{folder} has no {file.relative_to(folder)}, which identities are signed with",
+                f"{folder} has no {file.relative_to(folder)}, which signs identities",
                 f"sonde bus keys init {folder}"
                 if not certificate_file.exists()
-                else "make identities where the folder was made",
+                else "create identities on the machine where the folder was created",
             )
     try:
         return _read_certificate(certificate_file), load_pem_private_key(key_file.read_bytes(), None)
@@ -178,13 +176,15 @@ def _now() -> datetime:
 
 
 def init(folder: Path, days: int, domains: tuple[int, int], protection: str) -> datetime:
-    """Makes the folder, its two authorities and its governance; until when they are valid. Raises: it is there."""
+    """Create the folder, its two authorities and its governance. Returns the end of their validity. Raises UsageError:
+    the folder exists.
+    """
     _needed()
     check_days(days)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(
             "bus.keys_there",
-            f"{folder} is there already",
+            f"{folder} exists already",
             f"add an identity to it: sonde bus keys add {folder} node-manager --role node-manager",
         )
     if folder.exists():
@@ -217,9 +217,9 @@ def _pem_of(certificate: Any) -> bytes:
 def add(
     folder: Path, name: str, grant: Grant | None, days: int, domains: tuple[int, int] | None, again: bool
 ) -> Identity:
-    """Makes an identity. again: in place of one that is there; who uses that one goes on with it.
+    """Create an identity. again: replace an existing one; programs that already use it continue with the old files.
 
-    grant, domains: None: what the one that is there has; without one there is no grant, and all domains.
+    grant, domains: None: those of the existing identity; without one, no grant and all domains.
     """
     _needed()
     check_name(name)
@@ -228,13 +228,13 @@ def add(
     if home.exists() and not (home / "cert.pem").is_file():
         raise UsageError(
             "bus.no_identity",
-            f"{home} is there, and is no identity: it has no cert.pem",
-            "take another name, or move it away",
+            f"{home} exists but is no identity: it has no cert.pem",
+            "use another name, or move it away",
         )
     if home.exists() and not again:
         raise UsageError(
             "bus.identity_there",
-            f"{folder} has an identity '{name}' already",
+            f"{folder} already has an identity '{name}'",
             "give --renew to replace it, or another name",
         )
     if home.exists() and (grant is None or domains is None):
@@ -250,7 +250,7 @@ def add(
         raise EnvironmentFailure(
             "bus.keys_expired",
             f"the authorities of {folder} were valid until {end:%Y-%m-%d}",
-            "make a new folder: sonde bus keys init",
+            "create a new folder: sonde bus keys init",
         )
     key = _new_key()
     files = {
@@ -284,17 +284,17 @@ def add(
 
 
 def _identity(home: Path) -> Identity:
-    """The one of a folder. Topics and domains that are not written as Sonde writes them are not seen: (), (-1, -1)."""
+    """The identity in a folder. Topics and domains that Sonde did not write itself are not recognized: (), (-1, -1)."""
     try:
         certificate = _read_certificate(home / "cert.pem")
         text = (home / "permissions.p7s").read_text()
     except (OSError, ValueError) as error:
         raise _unreadable(home, error) from None
     topics = {
-        word: tuple(re.findall(r"<topic>([^<]*)</topic>", match[1]))
+        element: tuple(re.findall(r"<topic>([^<]*)</topic>", match[1]))
         if (match := pattern.search(text))
         else ()
-        for word, pattern in _TOPICS.items()
+        for element, pattern in _TOPICS.items()
     }
     bounds = _RANGE.search(text)
     domains = (int(bounds[1]), int(bounds[2])) if bounds else (-1, -1)
@@ -303,12 +303,12 @@ def _identity(home: Path) -> Identity:
 
 
 def _copy(home: Path) -> Path:
-    """What its permissions were when they were signed, where only those who sign can write."""
+    """The copy of the signed permissions, in a folder that only the signer can write."""
     return home.parent / PRIVATE / f"{home.name}.p7s"
 
 
 def _as_before(home: Path) -> Identity:
-    """The one of a folder, to be made anew. Raises UsageError: its permissions are not those that were signed here."""
+    """The identity in a folder, for its renewal. Raises UsageError: its permissions differ from those signed here."""
     try:
         same = _copy(home).read_bytes() == (home / "permissions.p7s").read_bytes()
     except OSError:
@@ -316,20 +316,23 @@ def _as_before(home: Path) -> Identity:
     if not same:
         raise UsageError(
             "bus.other_permissions",
-            f"{home}/permissions.p7s says other things than were signed here: it is not made anew as it is",
-            "say it all: --role, or --publish and --subscribe; and --domains",
+            f"{home}/permissions.p7s differs from the permissions that were signed here, so it is not renewed as it is",
+            "give everything: --role, or --publish and --subscribe; and --domains",
         )
     return _identity(home)
 
 
 _TOPICS = {
-    word: re.compile(rf"<{word}><topics>(.*?)</topics>", re.DOTALL) for word in ("publish", "subscribe")
+    element: re.compile(rf"<{element}><topics>(.*?)</topics>", re.DOTALL)
+    for element in ("publish", "subscribe")
 }
 _RANGE = re.compile(r"<min>([0-9]{1,9})</min><max>([0-9]{1,9})</max>")
 
 
 def identities(folder: Path) -> tuple[datetime, list[Identity]]:
-    """Until when the folder's authorities are valid, and its identities, by name. Raises: no such folder."""
+    """The end of validity of the folder's authorities, and its identities by name. Raises EnvironmentFailure: no such
+    folder.
+    """
     _needed()
     file = folder / "identity_ca.pem"
     try:
@@ -343,7 +346,7 @@ def identities(folder: Path) -> tuple[datetime, list[Identity]]:
         raise EnvironmentFailure(
             "bus.no_keys",
             f"{folder} is no folder of keys: {error.strerror}",
-            f"make it: sonde bus keys init {folder}",
+            f"create it: sonde bus keys init {folder}",
         ) from None
     except ValueError as error:
         raise _unreadable(file, error) from None

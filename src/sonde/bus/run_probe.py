@@ -1,4 +1,4 @@
-"""Runs sonde-busprobe, and seals what it recorded; asks it what there is on a bus."""
+"""Run sonde-busprobe and seal its records; list the participants of a bus with it."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from sonde.core.launch.start import prepare_alone
 
 PROBE = "sonde-busprobe"
 CHECK_S = 30.0
-CHECK_HOST_S = 15.0  # besides, for each host that programs have to be started on
+CHECK_HOST_S = 15.0  # additional time for each host on which programs are started
 ABSENT, LEFT_OUT = "bus.variant_absent", "bus.case_left_out"
-MOST_FAILED = 8  # cases that are named when they fail; more are counted
-# What a start event of a probe with MPI has besides.
+MOST_FAILED = 8  # failed cases that are named; further ones are only counted
+# Fields that only the start event of a probe with MPI has.
 ALONE: Mapping[str, Any] = {"ranks": 1, "mpi": "no MPI", "mpi_version": "", "oversubscribed": False}
 NOT_BUILT = "'sonde doctor' says what to install; then 'make setup' builds it"
 
@@ -46,36 +46,36 @@ def program() -> Path:
 
 
 def made(code: str, what: str, hint: str = "") -> SondeError:
-    """The error that a native part of the bus told."""
+    """The exception for an error that a native program of the bus reported."""
     wrong = ("bad_", "unknown_", "unsupported", "unprotected", "no_profile", "usage", "too_many")
     kind = UsageError if code.partition(".")[2].startswith(wrong) else EnvironmentFailure
-    if code == "bus.unknown_implementation":  # it may be right, and not be installed
+    if code == "bus.unknown_implementation":  # the name may be right, but not installed
         kind = EnvironmentFailure
     return kind(code, what, hint)
 
 
 def hosts_of(launcher: str, names: Sequence[str]) -> tuple[tuple[Host, ...], str]:
-    """The hosts that programs are spread over, each with the words that start one there, and the launcher's name.
+    """The hosts on which programs run, each with the command that starts one there, and the launcher's name.
 
-    launcher: its name, or "auto". names: expanded; with none nothing is started elsewhere.
+    launcher: its name, or "auto". names: expanded; without names all programs run on this machine.
 
     Raises
     ------
-    UsageError  launch.unknown, launch.local_hosts. EnvironmentFailure: it is not there.
+    UsageError  launch.unknown, launch.local_hosts. EnvironmentFailure: the launcher is not installed.
     """
     start = launch.launcher(launcher if names else "local")
     lines = start.per_host([], names) if names else []
-    if len(lines) != len(names):  # one that starts all that it is given on this machine
+    if len(lines) != len(names):  # this launcher starts everything on this machine
         lines = [list(lines[0]) for _ in names]
     return tuple(Host(split_slots(name)[0], tuple(line)) for name, line in zip(names, lines)), start.name
 
 
 def check(plan: Plan) -> list[Event]:
-    """Asks the probe whether variants and cases are understood and there; measures nothing. Its events.
+    """The events of a check by the probe: are the variants and cases valid and available? Nothing is measured.
 
     Raises
     ------
-    SondeError: the one that the probe told: bus.unknown_implementation names the package to install.
+    SondeError: the error that the probe reported: bus.unknown_implementation names the package to install.
     EnvironmentFailure  bus.not_built, bus.probe_died.
     """
     timeout_s = CHECK_S + CHECK_HOST_S * len(plan.hosts)
@@ -83,28 +83,28 @@ def check(plan: Plan) -> list[Event]:
 
 
 def participants(variant: str, domain: int | None, seconds: float) -> dict[str, Any]:
-    """Who announces himself on a bus: {"domain", "implementation", "participants", "endpoints"}.
+    """The participants that discovery finds on a bus: {"domain", "implementation", "participants", "endpoints"}.
 
-    variant: of sonde-busprobe, "ls=cyclonedds"; "" for its default.
+    variant: as sonde-busprobe takes it, "ls=cyclonedds"; "" for its default.
 
     Raises
     ------
     As `check`.
     """
-    words = [str(program()), "list", "--seconds", f"{seconds:g}"]
-    words += ["--variant", variant] if variant else []
-    words += ["--domain", str(domain)] if domain is not None else []
-    for event in _asked(words, seconds + CHECK_S, plain=True):
+    command = [str(program()), "list", "--seconds", f"{seconds:g}"]
+    command += ["--variant", variant] if variant else []
+    command += ["--domain", str(domain)] if domain is not None else []
+    for event in _asked(command, seconds + CHECK_S, plain=True):
         if "participants" in event:
             return dict(event)
-    raise EnvironmentFailure("bus.probe_died", f"{PROBE} did not say who is there", NOT_BUILT)
+    raise EnvironmentFailure("bus.probe_died", f"{PROBE} did not list the participants", NOT_BUILT)
 
 
-def _asked(words: Sequence[str], timeout_s: float = CHECK_S, plain: bool = False) -> list[Event]:
-    """The objects that the probe prints. plain: they need not be events."""
+def _asked(command: Sequence[str], timeout_s: float = CHECK_S, plain: bool = False) -> list[Event]:
+    """The objects that the probe prints. plain: accept objects that are not events."""
     try:
         ran = subprocess.run(
-            words,
+            command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -114,7 +114,7 @@ def _asked(words: Sequence[str], timeout_s: float = CHECK_S, plain: bool = False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EnvironmentFailure(
-            "bus.probe_died", f"{PROBE} does not answer: {error}", "build it again with 'make setup'"
+            "bus.probe_died", f"{PROBE} did not answer: {error}", "build it again with 'make setup'"
         ) from None
     found: list[Event] = []
     for line in ran.stdout.splitlines():
@@ -125,11 +125,11 @@ def _asked(words: Sequence[str], timeout_s: float = CHECK_S, plain: bool = False
             raise made(str(event.get("code")), str(event.get("what")), str(event.get("hint", "")))
         found.append(event)
     if ran.returncode and not found:
-        said = ran.stderr.strip().splitlines()
+        error_lines = ran.stderr.strip().splitlines()
         raise EnvironmentFailure(
             "bus.probe_died",
             f"{PROBE} ended with exit status {ran.returncode}",
-            said[-1] if said else "build it again with 'make setup'",
+            error_lines[-1] if error_lines else "build it again with 'make setup'",
         )
     return found
 
@@ -143,28 +143,28 @@ def _object(line: str) -> Event | None:
 
 
 def require(plan: Plan) -> None:
-    """Checks that something of what the user named is there, before anything is started.
+    """Check, before anything starts, that at least one of the variants that the user named is available.
 
     Raises
     ------
-    EnvironmentFailure  bus.no_implementation: what to install; what is wrong with keys or a profile; and as `check`.
+    EnvironmentFailure  bus.no_implementation: what to install; an error in keys or a profile; and as `check`.
     """
     asked = tuple(variant for variant in plan.variants if variant.asked)
     if not asked:
         return
     cases = tuple(case for case in plan.cases if any(variant.takes(case) for variant in asked))
-    told = check(replace(plan, variants=asked, cases=cases))
-    absent = {str(event.get("variant")): event for event in told if event.get("code") == ABSENT}
+    events = check(replace(plan, variants=asked, cases=cases))
+    absent = {str(event.get("variant")): event for event in events if event.get("code") == ABSENT}
     real = [variant.name for variant in plan.variants if variant.implementation != RAW]
     if absent and all(name in absent for name in real):
-        # A mistake of the user's own tells more than what is not installed.
-        mine = [name for name in real if absent[name].get("why") != "bus.unknown_implementation"]
-        raise none_there(absent[(mine or real)[0]])
+        # The user's own mistake is more helpful to report than a missing package.
+        mistakes = [name for name in real if absent[name].get("why") != "bus.unknown_implementation"]
+        raise none_there(absent[(mistakes or real)[0]])
 
 
 def none_there(event: Event) -> SondeError:
-    """The error where no variant but the machine's own ways is there. event: the last one's warning, whose `why` is the
-    code of what is wrong with it.
+    """The error if only raw transports are available, and no bus. event: the warning about the last variant; its `why`
+    is the code of the cause.
     """
     why = str(event.get("why", ""))
     if why in ("", "bus.unknown_implementation"):
@@ -173,15 +173,15 @@ def none_there(event: Event) -> SondeError:
 
 
 class Listener(session.Listener):
-    """What sonde-busprobe says.
+    """Handles the events of sonde-busprobe.
 
-    variants: those that are a bus. When none of these is there, there is nothing to measure: the machine's own ways
-    alone tell nothing of one. unwanted: how words about cells begin that were not to be measured.
+    variants: the variants that are a bus. If none of these is available, the run ends: raw transports alone give no
+    result about a bus. unwanted: prefixes of messages about cells that the plan excludes.
     """
 
     room = "bus"
     sample_kinds = (SAMPLES,)
-    dropped = ("records", "a longer --precision or a shorter --epoch-length needs less room")
+    dropped = ("records", "a coarser --precision (such as 5 %) or a shorter --epoch-length needs less space")
     patience = "raise --timeout for very many participants"
     who = "the probe was"
 
@@ -192,9 +192,9 @@ class Listener(session.Listener):
         self.failed = 0
         self.hosts: list[
             dict[str, str]
-        ] = []  # of several: their names, what they call themselves, their addresses
-        self.hoped = set(variants)
-        self.none: SondeError | None = None  # what was raised because no variant is there
+        ] = []  # for several hosts: name in the host list, own host name, address
+        self.awaited = set(variants)
+        self.none: SondeError | None = None  # the error that was raised because no variant is available
         self.unwanted = tuple(unwanted)
 
     def take(self, event: Event) -> None:
@@ -214,35 +214,41 @@ class Listener(session.Listener):
             self.error = made(str(event["code"]), str(event["what"]), str(event["hint"]))
             return
         super().take(event)
-        if event.get("code") == ABSENT and str(event.get("variant")) in self.hoped:
-            self.hoped.discard(str(event["variant"]))
-            if not self.hoped and not self.interrupted:
+        if event.get("code") == ABSENT and str(event.get("variant")) in self.awaited:
+            self.awaited.discard(str(event["variant"]))
+            if not self.awaited and not self.interrupted:
                 self.none = none_there(event)
                 raise self.none
-        self.attrs.pop("mpi_library", None)  # which this probe has none of
+        self.attrs.pop("mpi_library", None)  # this probe does not use MPI
         if event["event"] == "start" and "namespace" in event:
             self.attrs["counters_of"] = str(event["namespace"])
         if event["event"] == "variant" and self.hosts and "hosts" not in self.attrs:
-            self._tell_hosts()
+            self._record_hosts()
         if event["event"] == "end" and self.failed > MOST_FAILED:
-            self.warn("case_failed", f"and {self.failed - MOST_FAILED} more cells failed", "see those named")
+            self.warn(
+                "case_failed",
+                f"and {self.failed - MOST_FAILED} more cells failed",
+                "see the cells named above",
+            )
 
-    def _tell_hosts(self) -> None:
-        """How many machines there are, by what they call themselves: all hosts have been asked."""
+    def _record_hosts(self) -> None:
+        """Record the hosts and the number of machines, by their own host names. All hosts have reported by now."""
         machines = dict.fromkeys(one["host"] for one in self.hosts)
         self.attrs["hosts"] = len(machines)
         self.attrs["host_addresses"] = ", ".join(f"{one['name']} {one['address']}" for one in self.hosts)
         if len(machines) == 1:
             names = ", ".join(one["name"] for one in self.hosts)
-            evidence = f"{names} are one machine, {self.hosts[0]['host']}: nothing was measured between hosts"
+            evidence = (
+                f"{names} are the same machine, {self.hosts[0]['host']}: nothing was measured between hosts"
+            )
             self.warn("one_machine", evidence, "name other hosts with --hosts")
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be measured, into which dataset.
+    """The plan of a measurement and its dataset.
 
-    command: what the user typed. budget_s: time for all of it since `began` (time.monotonic).
+    command: as the user typed it. budget_s: time for the whole run since `began` (time.monotonic).
     """
 
     plan: Plan
@@ -253,20 +259,20 @@ class Request:
     timeout_s: float = 60.0
 
     def left_s(self) -> float:
-        """Time that measuring may take from now on."""
+        """The time left for measuring."""
         return self.plan.measuring_s(self.budget_s - (time.monotonic() - self.began))
 
     def line(self, run_dir: Path) -> list[str]:
-        """The command line of the probe, as a dry run shows it."""
+        """The command line of the probe, for a dry run."""
         return [str(prepare_alone("bus", PROBE).program), *self.plan.argv(str(run_dir), self.left_s())]
 
 
 def measure(request: Request, progress: Progress) -> Measured:
-    """Measures, and seals what was measured, however it ended. progress: where events are shown.
+    """Measure, and seal the result even if the run ended early. progress: shows the events.
 
     Raises
     ------
-    As `session.run`; EnvironmentFailure  bus.no_implementation: what to install, and nothing is left.
+    As `session.run`; EnvironmentFailure  bus.no_implementation: what to install; no dataset is left behind.
     """
     plan = request.plan
     unwanted = [f"{v.name}, {case.spec}: " for v in plan.variants for case in plan.cases if not v.takes(case)]
@@ -290,14 +296,14 @@ def measure(request: Request, progress: Progress) -> Measured:
     try:
         return session.run(job, listener)
     except SondeError as failed:
-        if failed is listener.none:  # what there may be is of the machine's own ways
+        if failed is listener.none:  # only raw transports can have results
             session.forget(job.run_dir)
             without_log(failed)
         raise
 
 
 def newest(folder: Path) -> Path | None:
-    """The newest dataset of this room in a folder, by the time in its name, else by that of the file."""
+    """The newest dataset of this room in a folder, by the time in its name, else by the time of the file."""
 
     def age(path: Path) -> tuple[str, float]:
         stamp = re.search(r"-(\d{8}T\d{6}Z)-", path.name)

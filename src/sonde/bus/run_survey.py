@@ -1,4 +1,4 @@
-"""The quick form of the bus room: one message there and back over each DDS that is there, on loopback."""
+"""The quick form of the bus room: round trips over each installed DDS, on loopback."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ QUICK = (
     "fastdds/shm",
     "raw/udp4",
     "raw/shm",
-)  # the rest is for a run of the room's own
+)  # 'sonde bus run' measures the other variants
 SIZES = (64, 16384)
-WITH_TIME_S = 30.0  # a share from which on several subscribers and throughput are measured, too
+WITH_TIME_S = 30.0  # with at least this budget, fanout and throughput are measured, too
 
 
 class BusSurvey(SurveyEntry):
     """The quick form of bus."""
 
     weight = 0.6
-    spread = math.inf  # seen: a bare socket 9 times, by where two threads came to run
+    spread = math.inf  # observed: a factor of 9 for a bare socket, depending on the cores of the two threads
 
     def needs_s(self, call: Call) -> float:
         from sonde.bus import run_probe as probe
@@ -47,7 +47,7 @@ class BusSurvey(SurveyEntry):
         tests: tuple[str, ...] = ("latency",)
         if call.budget_s >= WITH_TIME_S:
             tests = ("latency", "fanout", "throughput")
-        # None of them is missed where it is not installed.
+        # A variant that is not installed is no fault here.
         variants = tuple(replace(variant, asked=False) for variant in choose_variants(QUICK, tests))
         left_s = call.budget_s - (time.monotonic() - call.began)
         wanted = cases_of(tests, Wanted(sizes=SIZES, subscribers=(1, 8)))
@@ -60,7 +60,7 @@ class BusSurvey(SurveyEntry):
         from sonde.bus import verdict
 
         summary = tree["summary"].to_dataset().load()
-        # What a way over the bus is good for is a lesson and no fault of the machine's: `check` must not fail for it.
+        # A slow variant is a lesson, not a fault of the machine: `check` must not fail because of it.
         return Judgement(verdict.sentence(summary, name), (), verdict.sound(summary))
 
     def compare(self, before: xr.DataTree, now: xr.DataTree, names: tuple[str, str]) -> Compared:
@@ -73,4 +73,4 @@ class BusSurvey(SurveyEntry):
         return Compared(found.findings, found.sentence(names[1]) if found.blunt else "")
 
     def drains(self, finding: Finding) -> bool:
-        return False  # a slow bus may be the fault of what was installed, on every host alike
+        return False  # a slow bus may come from the installed packages, equally on every host

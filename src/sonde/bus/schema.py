@@ -1,6 +1,6 @@
-"""bus/1: what a dataset of `sonde bus run` holds, and how the probe's block file becomes /raw.
+"""bus/1: the content of a dataset of `sonde bus run`, and its validation.
 
-ARCHITECTURE.md, "bus/1", is the definition; the tables RAW and SUMMARY here say the same as data.
+The definition is in ARCHITECTURE.md, "bus/1". The tables RAW and SUMMARY here express it as data.
 """
 
 from __future__ import annotations
@@ -28,29 +28,31 @@ SAMPLES, DECISION = 0, 1  # kinds of record
 
 SERIES = ("series",)
 SAMPLE = ("series", "sample")
-MIXED = "quantity_unit"  # unit of values of several quantities: the variable that tells it of each
+MIXED = "quantity_unit"  # unit of variables with several quantities: the variable that names the unit of each
 
 OF_VARIANT: dict[str, Described] = {
-    "variant_name": Described(("variant",), "str", "", "variant: a way over the bus"),
+    "variant_name": Described(
+        ("variant",), "str", "", "variant: an implementation with its transport and options"
+    ),
     "implementation": Described(
-        ("variant",), "str", "", "implementation; raw: the machine's own sockets and memory"
+        ("variant",), "str", "", "implementation; raw: bare sockets and shared memory of the machine"
     ),
     "version": Described(("variant",), "str", "", "version of the implementation"),
-    "transport": Described(("variant",), "str", "", "transport; of a profile what it says"),
+    "transport": Described(("variant",), "str", "", "transport; for a profile, the one that it names"),
     "options": Described(
         ("variant",), "str", "", "how the variant differs from its implementation's default"
     ),
 }
 OF_CASE: dict[str, Described] = {
     "test": Described(("case",), "str", "", f"test: {', '.join(TESTS)}", allowed=Allowed(texts=tuple(TESTS))),
-    "size": Described(("case",), "<i8", "B", "bytes of a sample; -1: means nothing here", allowed=NUMBERED),
+    "size": Described(("case",), "<i8", "B", "bytes of a sample; -1: not applicable", allowed=NUMBERED),
     "subscribers": Described(
-        ("case",), "<i8", "1", "readers of the topic; -1: means nothing here", allowed=NUMBERED
+        ("case",), "<i8", "1", "readers of the topic; -1: not applicable", allowed=NUMBERED
     ),
     "entities": Described(
-        ("case",), "<i8", "1", "participants, partitions, clients; -1: means nothing here", allowed=NUMBERED
+        ("case",), "<i8", "1", "participants, partitions, clients; -1: not applicable", allowed=NUMBERED
     ),
-    "treatment": Described(("case",), "str", "", "what was done besides; empty: nothing"),
+    "treatment": Described(("case",), "str", "", "treatment of the case; empty: no treatment"),
 }
 OF_QUANTITY: dict[str, Described] = {
     "quantity_name": Described(("quantity",), "str", "", "quantity"),
@@ -64,11 +66,9 @@ OF_SERIES: dict[str, Described] = {
 FACTS = {**OF_VARIANT, **OF_CASE, **OF_QUANTITY, **OF_SERIES}
 RAW: dict[str, Described] = {
     "value": Described(SAMPLE, "<f8", MIXED, "value in the quantity's unit", allowed=COUNT),
-    "epoch": Described(
-        SAMPLE, "<i4", "1", "burst a sample belongs to; -1 where there is none", allowed=NUMBERED
-    ),
+    "epoch": Described(SAMPLE, "<i4", "1", "burst that a sample belongs to; -1: no burst", allowed=NUMBERED),
     "t_start": Described(SAMPLE, "<f8", "s", "begin of the sample since measuring began", allowed=FINITE),
-    "n": Described(SERIES, "<i4", "1", "samples kept", allowed=count_of("sample")),
+    "n": Described(SERIES, "<i4", "1", "samples stored", allowed=count_of("sample")),
     "status": Described(SERIES, "|i1", "1", "how measuring a series ended", allowed=STATUS),
     **FACTS,
 }
@@ -84,13 +84,15 @@ def _ends(name: str, units: str, long_name: str) -> dict[str, Described]:
 
 SUMMARY: dict[str, Described] = {
     "n": _of(SERIES, "1", "samples", "<i4", allowed=COUNT),
-    "absent": _of(
-        SERIES, "1", "of the samples those without a value: messages that never came", "<i4", allowed=COUNT
-    ),
+    "absent": _of(SERIES, "1", "samples without a value: lost messages", "<i4", allowed=COUNT),
     "epochs": _of(SERIES, "1", "epochs with samples", "<i4", allowed=COUNT),
     "status": _of(SERIES, "1", "how measuring a series ended", "|i1", allowed=STATUS),
     "steady": _of(
-        SERIES, "1", "whether the level stayed the same, as far as it can be told", "|i1", allowed=codes(0, 1)
+        SERIES,
+        "1",
+        "whether the level stayed the same, as far as can be determined",
+        "|i1",
+        allowed=codes(0, 1),
     ),
     **_ends("median", MIXED, "median, in the quantity's unit"),
     **_ends("p99", MIXED, "99 % quantile, in the quantity's unit"),
@@ -98,28 +100,28 @@ SUMMARY: dict[str, Described] = {
     "min": _of(SERIES, MIXED, "smallest value"),
     "max": _of(SERIES, MIXED, "largest value"),
     "base": _of(
-        SERIES, "1", "variant that the ratio is taken to; -1: none", "<i4", allowed=index("variant", -1)
+        SERIES, "1", "variant that the ratio refers to; -1: no variant", "<i4", allowed=index("variant", -1)
     ),
-    **_ends("ratio", "1", "value over that of the variant `base`, epoch by epoch"),
+    **_ends("ratio", "1", "ratio to the value of the variant `base`, paired by epoch"),
     "pairs": _of(SERIES, "1", "stretches of time in which both were measured", "<i4", allowed=COUNT),
-    **_ends("ratio_to_raw", "1", "value over that of the machine's own way, epoch by epoch"),
+    **_ends("ratio_to_raw", "1", "ratio to the value of the raw transport, paired by epoch"),
     "pairs_raw": _of(SERIES, "1", "stretches of time in which both were measured", "<i4", allowed=COUNT),
     "quantile": _of(("series", "share"), MIXED, "quantiles of the values"),
     "block": _of(
         ("series", "stretch"),
         MIXED,
-        "median of each stretch of neighbouring epochs, of shares (lost, matched) the mean; the same for all series",
+        "median of each stretch of neighbouring epochs, for shares (lost, matched) the mean; the same for all series",
     ),
     "early": _of(
         ("series", "place"), MIXED, "typical value of the first samples of a burst, by their place in it"
     ),
     **FACTS,
 }
-"""Variables of /summary. Every variable is optional, and others are allowed beside them."""
+"""Variables of /summary. Every variable is optional, and further variables are allowed."""
 
 
 def validate(tree: xr.DataTree) -> list[Finding]:
-    """What is wrong with a dataset of this room; [] for a valid one."""
+    """The defects of a dataset of this room; [] for a valid one."""
     found: list[Finding] = []
     if "raw" not in tree.children:
         return [Finding("bus.missing", "/raw is missing", {"variable": "raw"})]
@@ -131,7 +133,9 @@ def validate(tree: xr.DataTree) -> list[Finding]:
         return found
     unknown = sorted({str(name) for name in raw["test"].values} - set(TESTS))
     if unknown:
-        found.append(Finding("bus.test", f"/raw/test names {', '.join(unknown)}", {"tests": unknown}))
+        found.append(
+            Finding("bus.test", f"/raw/test has unknown tests: {', '.join(unknown)}", {"tests": unknown})
+        )
     for name, dim in (
         ("series_variant", "variant"),
         ("series_case", "case"),
@@ -140,11 +144,11 @@ def validate(tree: xr.DataTree) -> list[Finding]:
         index = raw[name].values
         if len(index) and ((index < 0) | (index >= raw.sizes[dim])).any():
             found.append(
-                Finding("bus.index", f"/raw/{name} names a {dim} that is not there", {"variable": name})
+                Finding("bus.index", f"/raw/{name} has an index of a missing {dim}", {"variable": name})
             )
     n = raw["n"].values
     if (n < 0).any() or (n > raw.sizes["sample"]).any():
-        found.append(Finding("bus.counts", "/raw/n counts more than there is room for", {}))
+        found.append(Finding("bus.counts", "/raw/n has counts above the number of samples", {}))
     if found:
         return found
     for k in np.flatnonzero(n > 0):

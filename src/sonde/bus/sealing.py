@@ -1,4 +1,4 @@
-"""How records of block files become datasets of bus/1: layout, place, analysis."""
+"""Conversion of block files to datasets of bus/1: layout, place, analysis."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sonde.bus.schema import DECISION, RAW, SAMPLE, SAMPLES, SERIES, SUMMARY, va
 RECORD_FIELDS = ("kind", "variant", "case", "quantity", "epoch", "n", "code", "t0", "value", "offset")
 Key = tuple[int, int, int]  # variant, case, quantity, as the probe counts them
 CHUNK = 32768  # samples
-PENDING = 8192  # samples of a series that are held before they are written
+PENDING = 8192  # samples of a series that are buffered before they are written
 ATTRIBUTES = {
     **described.ROOT,
     "hosts": attribute("hosts that were measured", COUNT),
@@ -39,10 +39,10 @@ ATTRIBUTES = {
 
 @dataclass
 class BusLayout(Layout):
-    """Layout, with what place() needs besides: the row of each series, the variants kept, and counts."""
+    """Layout with additional data for place(): the row of each series, the variants in the dataset, and counts."""
 
     rows: dict[Key, int] = field(default_factory=dict)
-    kept: list[int] = field(default_factory=list)
+    included: list[int] = field(default_factory=list)
     n: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
     status: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int8))
     facts: dict[str, np.ndarray] = field(default_factory=dict)
@@ -58,12 +58,12 @@ class BusSchema:
         return [""]
 
     def layout(self, plan: Mapping[str, Any], files: Sequence[BlockFile], part: str) -> BusLayout:
-        """Counts what the probe's file holds.
+        """The layout for the records in the probe's file.
 
-        plan: variants, list of {name, implementation, transport, options, without, asked}, of which `without` names the
-        cases that are not measured on it; cases, list of {spec, test, size, subscribers, entities, treatment}. What
-        quantities there are the file's header tells, and which variants were there: one that was not has no row unless
-        it was asked for.
+        plan: variants, list of {name, implementation, transport, options, without, asked}, where `without` names the
+        cases that are not measured on the variant; cases, list of {spec, test, size, subscribers, entities, treatment}.
+        The file's header lists the quantities and the available variants. An unavailable variant has no row unless the
+        user asked for it.
 
         Raises
         ------
@@ -72,28 +72,28 @@ class BusSchema:
         if not files:
             raise DataError(
                 "bus.no_blocks",
-                "there is no block file to read",
-                "nothing was measured: look at the run's log, then measure again",
+                "the folder has no block file",
+                "nothing was measured: read the log of the run, then measure again",
             )
         if len(files) > 1:
             raise DataError(
                 "bus.plan_mismatch",
-                f"there are {len(files)} block files, and a run of the bus has one",
-                "keep the file of one run in its folder, and only this",
+                f"the folder has {len(files)} block files, but a run of the bus has one",
+                "keep only the file of this run in its folder",
             )
         (file,) = files
         _check_header(plan, file)
         header = file.header
         variants, cases = plan["variants"], plan["cases"]
         present = list(header.get("present") or [True] * len(variants))
-        kept = [v for v, variant in enumerate(variants) if present[v] or variant.get("asked")]
+        included = [v for v, variant in enumerate(variants) if present[v] or variant.get("asked")]
         counts: dict[Key, int] = {}
         decided: dict[Key, int] = {}
         bad = 0
         for records in file:
-            good = _sound(records, kept, len(cases), len(header["quantities"]))
-            bad += len(records) - int(good.sum())
-            for record in records[good]:
+            valid = _valid(records, included, len(cases), len(header["quantities"]))
+            bad += len(records) - int(valid.sum())
+            for record in records[valid]:
                 key = _key(record)
                 if record["kind"] == SAMPLES:
                     counts[key] = counts.get(key, 0) + int(record["n"])
@@ -102,18 +102,18 @@ class BusSchema:
         keys = sorted((key for key in counts if counts[key]), key=lambda key: (key[1], key[2], key[0]))
         n = np.array([counts[key] for key in keys], np.int32)
         deciding = {int(case): int(quantity) for case, quantity in reversed(header.get("deciding") or [])}
-        # What is recorded alongside is as well known as what decides: its visits ended with it.
+        # All quantities of a case have the status of the deciding one, because they are measured together.
         of_case = [decided.get((v, c, deciding.get(c, -1)), UNDECIDED) for v, c, _ in keys]
         status = np.array(
             [decided.get(key, other) or UNDECIDED for key, other in zip(keys, of_case)], np.int8
         )
         longest = max(1, int(n.max(initial=0)))
-        facts = _facts(plan, header, kept, keys)
+        facts = _facts(plan, header, included, keys)
         layout = BusLayout(
             dims={
                 "series": len(keys),
                 "sample": longest,
-                "variant": len(kept),
+                "variant": len(included),
                 "case": len(cases),
                 "quantity": len(header["quantities"]),
             },
@@ -124,7 +124,7 @@ class BusSchema:
             rows={key: row for row, key in enumerate(keys)},
             n=n,
             status=status,
-            kept=kept,
+            included=included,
             facts=facts,
         )
         if bad:
@@ -132,32 +132,36 @@ class BusSchema:
                 Warning(
                     "bus.bad_record",
                     f"{bad} records name variants, cases, quantities or counts that this run does not have",
-                    "they are left out; was the folder mixed with that of another run?",
+                    "these records are left out; check whether the folder contains files of another run",
                 )
             )
         measured = {key[:2] for key in keys}
         wanted = [
             (v, c)
-            for v in kept
+            for v in included
             for c, case in enumerate(cases)
             if case["test"] in variants[v]["tests"] and case["spec"] not in variants[v].get("without", ())
         ]
-        lacking = [cell for cell in wanted if cell not in measured]
-        if lacking:
+        missing = [cell for cell in wanted if cell not in measured]
+        if missing:
             layout.complete = False
             early = ENDED_EARLY.get(str(plan.get("stop_reason")), "")
-            evidence = f"{len(lacking)} of {len(wanted)} cells have no data"
+            evidence = f"{len(missing)} of {len(wanted)} cells have no data"
             evidence += f", as {early}: " if early else ": "
-            names = [f"{variants[v]['name']}, {cases[c]['spec']}" for v, c in lacking]
+            names = [f"{variants[v]['name']}, {cases[c]['spec']}" for v, c in missing]
             evidence += "; ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-            hint = "run it again" if early else "other warnings may say why; else give a longer --budget"
+            hint = (
+                "run it again"
+                if early
+                else "see the other warnings for the reason, or give a longer --budget"
+            )
             layout.warnings.append(Warning("bus.cells_without_data", evidence, hint))
         return layout
 
     def place(
         self, plan: Mapping[str, Any], layout: Layout, file: BlockFile, part: str
     ) -> Iterator[tuple[str, tuple[int | slice, ...], np.ndarray]]:
-        """Samples of a series in the order of time, a few thousand at once."""
+        """The samples of each series in order of time, a few thousand at once."""
         assert isinstance(layout, BusLayout)
         for name, values in layout.facts.items():
             yield name, (slice(0, len(values)),), values
@@ -166,8 +170,8 @@ class BusSchema:
         cases, quantities = len(plan["cases"]), len(file.header["quantities"])
         pending: dict[int, _Series] = {}
         for records in file:
-            good = _sound(records, layout.kept, cases, quantities)
-            for record in records[good & (records["kind"] == SAMPLES) & (records["n"] > 0)]:
+            valid = _valid(records, layout.included, cases, quantities)
+            for record in records[valid & (records["kind"] == SAMPLES) & (records["n"] > 0)]:
                 row = layout.rows[_key(record)]
                 one = pending.setdefault(row, _Series(row))
                 one.add(record)
@@ -177,21 +181,21 @@ class BusSchema:
             yield from one.pieces()
 
     def analyse(self, raw: xr.Dataset, deadline: Deadline | None = None) -> xr.Dataset:
-        """/raw to /summary: `sonde.bus.analyse.analyse`."""
+        """Compute /summary from /raw: `sonde.bus.analyse.analyse`."""
         from sonde.bus.analyse import analyse
 
         return analyse(raw)
 
     def leading_dims(self, tree: xr.DataTree) -> Sequence[tuple[str, ...]]:
-        """Dims of the table that a file of one table is made of, as `data convert` asks."""
+        """The leading dimensions of the table that `data convert` writes to a file with one table."""
         return [SERIES]
 
     def tables(self, tree: xr.DataTree) -> Tables:
-        """The declared variables and root attributes, which `dataset.open` holds a file against."""
+        """The declared variables and root attributes; `dataset.open` checks a file against them."""
         return {"raw": RAW, "summary": SUMMARY, "": ATTRIBUTES}
 
     def validate(self, tree: xr.DataTree) -> list[Finding]:
-        """What is wrong with a dataset; [] for a valid one."""
+        """The defects of a dataset; [] for a valid one."""
         return validate(tree)
 
 
@@ -200,7 +204,7 @@ def _key(record: np.void) -> Key:
 
 
 class _Series:
-    """Samples of one series that are not yet written, and where they go."""
+    """Buffered samples of one series, and their destination."""
 
     def __init__(self, row: int) -> None:
         self.row, self.sample, self.held = row, 0, 0
@@ -223,11 +227,11 @@ class _Series:
         self.sample, self.held, self.records = self.sample + self.held, 0, []
 
 
-def _sound(records: np.ndarray, kept: Sequence[int], cases: int, quantities: int) -> np.ndarray:
-    """Which records can be believed."""
+def _valid(records: np.ndarray, included: Sequence[int], cases: int, quantities: int) -> np.ndarray:
+    """A mask of the valid records."""
     samples = records["kind"] == SAMPLES
     return np.asarray(
-        np.isin(records["variant"], kept)
+        np.isin(records["variant"], included)
         & (records["case"] < cases)
         & (records["quantity"] < quantities)
         & (records["n"] <= records["value"].shape[1])
@@ -243,13 +247,13 @@ def _variable(name: str, what: Described, samples: int) -> Any:
 
 
 def _attrs(header: Mapping[str, Any]) -> dict[str, Any]:
-    """Root attributes that the probe tells: of the counters, of what else went on, and over how many programs the
-    subscribers, participants or clients of each case were spread; -1: means nothing there.
+    """Root attributes from the probe: its counters, the load of the machine, and for each case the number of programs
+    that run its subscribers, participants or clients; -1: not applicable.
     """
     out: dict[str, Any] = {
         "cycles_per_s": float(header.get("cycles_per_s", float("nan"))),
         "cycles_by": str(header.get("cycles_by", "")),
-        "instructions": str(header.get("instructions", "not told")),
+        "instructions": str(header.get("instructions", "not reported")),
     }
     if load := header.get("load"):
         out["load"] = [float(value) for value in load]
@@ -259,7 +263,7 @@ def _attrs(header: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _way(planned: Mapping[str, Any], transport: str, discovery: str) -> tuple[str, str]:
-    """Transport and options of a variant, as the probe found them: a plan does not know what a profile says."""
+    """Transport and options of a variant, as the probe reported them: the plan does not know a profile's content."""
     options = str(planned["options"])
     if planned["implementation"] != RAW_IMPLEMENTATION and discovery not in ("", discovery_of(options)):
         options = ",".join(filter(None, (options, f"discovery={discovery}")))
@@ -267,21 +271,21 @@ def _way(planned: Mapping[str, Any], transport: str, discovery: str) -> tuple[st
 
 
 def _facts(
-    plan: Mapping[str, Any], header: Mapping[str, Any], kept: Sequence[int], keys: Sequence[Key]
+    plan: Mapping[str, Any], header: Mapping[str, Any], included: Sequence[int], keys: Sequence[Key]
 ) -> dict[str, np.ndarray]:
-    variants, cases = [plan["variants"][v] for v in kept], plan["cases"]
+    variants, cases = [plan["variants"][v] for v in included], plan["cases"]
     unknown = [""] * len(plan["variants"])
     versions = list(header.get("versions") or unknown)
-    # A probe that tells no discovery has other words for transports.
+    # A probe that reports no discovery uses other names for transports.
     discoveries = list(header.get("discoveries") or unknown)
-    told = list(header["transports"]) if header.get("discoveries") else unknown
-    ways = [_way(plan["variants"][v], str(told[v]), str(discoveries[v])) for v in kept]
+    reported = list(header["transports"]) if header.get("discoveries") else unknown
+    ways = [_way(plan["variants"][v], str(reported[v]), str(discoveries[v])) for v in included]
     text = {
         "variant_name": [v["name"] for v in variants],
         "implementation": [v["implementation"] for v in variants],
         "transport": [transport for transport, _ in ways],
         "options": [options for _, options in ways],
-        "version": [versions[v] for v in kept],
+        "version": [versions[v] for v in included],
         **{name: [case[name] for case in cases] for name in ("test", "treatment")},
         "quantity_name": header["quantities"],
         "quantity_unit": header["units"],
@@ -289,7 +293,7 @@ def _facts(
     facts = {name: np.array([str(value) for value in values], object) for name, values in text.items()}
     for name in ("size", "subscribers", "entities"):
         facts[name] = np.array([int(case[name]) for case in cases], np.int64)
-    rows = {v: row for row, v in enumerate(kept)}
+    rows = {v: row for row, v in enumerate(included)}
     facts["series_variant"] = np.array([rows[v] for v, _, _ in keys], np.int32)
     facts["series_case"] = np.array([c for _, c, _ in keys], np.int32)
     facts["series_quantity"] = np.array([q for _, _, q in keys], np.int32)
@@ -303,7 +307,7 @@ def _check_header(plan: Mapping[str, Any], file: BlockFile) -> None:
         raise DataError(
             "bus.not_bus_blocks",
             f"{file.path.name} was not written by sonde-busprobe",
-            "keep the file of one run in its folder, and only this",
+            "keep only the file of this run in its folder",
         )
     for key, wanted in (
         ("variants", [v["name"] for v in plan["variants"]]),
@@ -312,8 +316,8 @@ def _check_header(plan: Mapping[str, Any], file: BlockFile) -> None:
         if file.header.get(key) != wanted:
             raise DataError(
                 "bus.plan_mismatch",
-                f"{file.path.name} has other {key} than run.json of its folder",
-                "keep the file of one run in its folder, and only this",
+                f"{file.path.name} has other {key} than run.json in its folder",
+                "keep only the file of this run in its folder",
             )
 
 

@@ -1,4 +1,4 @@
-"""Numbers of this room as text: rates, ratios, quantities with their units. Pure."""
+"""Numbers of this room as text: rates, ratios and quantities with their units. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sonde.core.units import format_duration, format_size
 
 
 def short_text(value: float) -> str:
-    """Three significant digits at most, and no exponent."""
+    """A number with at most three significant digits and no exponent."""
     if not math.isfinite(value):
         return "–"
     if value == 0:

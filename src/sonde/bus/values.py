@@ -1,4 +1,4 @@
-"""A summary's series as values that can be asked for by test, number, variant and quantity. Pure."""
+"""The series of a summary as values, with queries by test, number, variant and quantity. Pure."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from sonde.bus.plan import (
 from sonde.core.status import DRIFT, NOT_MEASURED
 
 NAN = float("nan")
-LEAST_EPOCHS = 6  # of an interval that says something
-# Quantities told by their mean: of bursts most of which lose nothing the median says that none is ever lost.
+LEAST_EPOCHS = 6  # epochs that a useful interval needs
+# Quantities shown by their mean. Most bursts lose nothing, so the median of the losses would be 0.
 SHARES = ("lost", "mismatched", "refused", "matched")
 
 
@@ -43,7 +43,7 @@ class Way:
 
     @property
     def raw(self) -> bool:
-        """Whether it is the machine's own way, and no bus."""
+        """Whether it is a raw transport of the machine, not a bus."""
         return self.implementation == RAW
 
     @property
@@ -57,18 +57,17 @@ class Way:
 
     @property
     def kind(self) -> tuple[str, str, str]:
-        """What is the same in a variant with keys and in the same without."""
+        """The properties that a variant with keys shares with the same variant without keys."""
         return self.implementation, self.transport, without_keys(self.options)
 
 
 @dataclass(frozen=True)
 class Value:
-    """One series: what was measured of a case over a variant. Numbers in the quantity's unit; NaN where there is
-    none.
+    """One series: a quantity of a case on a variant. Numbers in the unit of the quantity; NaN: missing.
 
-    ratio: over that of the variant `base`, for one with keys the same without; ratio_to_raw: over the machine's own
-    way. Both with their intervals. blocks: its median in each stretch of time, of one of SHARES its mean; the same
-    stretches for all series.
+    ratio: to the value of the variant `base`, for a variant with keys the same variant without; ratio_to_raw: to the
+    raw transport. Both with their intervals. blocks: the median in each stretch of time, for SHARES the mean; all
+    series have the same stretches.
     """
 
     row: int
@@ -100,63 +99,64 @@ class Value:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Of the interval as people see it: fewer epochs than LEAST_EPOCHS tell none, and would stretch every axis."""
+        """The interval for display; NaN with fewer epochs than LEAST_EPOCHS, because it would be too wide to plot."""
         return (self.low, self.high) if self.epochs >= LEAST_EPOCHS else (math.nan, math.nan)
 
 
 @dataclass(frozen=True)
 class Values:
-    """All series of a summary. cases: in their order. ways: variants, in theirs."""
+    """All series of a summary. cases, ways (variants): in the order of the summary."""
 
     summary: xr.Dataset
 
     @cached_property
     def ways(self) -> list[Way]:
         columns = [
-            self._told(name) for name in ("variant_name", "implementation", "version", "transport", "options")
+            self._column(name)
+            for name in ("variant_name", "implementation", "version", "transport", "options")
         ]
-        return [Way(row, *(str(x) for x in words)) for row, words in enumerate(zip(*columns))]
+        return [Way(row, *(str(x) for x in fields)) for row, fields in enumerate(zip(*columns))]
 
     @cached_property
     def cases(self) -> list[Case]:
         names = ("test", "size", "subscribers", "entities", "treatment")
-        return [case_of(dict(zip(names, facts))) for facts in zip(*(self._told(name) for name in names))]
+        return [case_of(dict(zip(names, facts))) for facts in zip(*(self._column(name) for name in names))]
 
     @cached_property
     def all(self) -> list[Value]:
         """Every series with a value, by case, then quantity, then variant."""
-        told = {str(name): variable.values for name, variable in self.summary.data_vars.items()}
-        quantities = [str(name) for name in told["quantity_name"]]
-        units = [str(unit) for unit in told["quantity_unit"]]
+        columns = {str(name): variable.values for name, variable in self.summary.data_vars.items()}
+        quantities = [str(name) for name in columns["quantity_name"]]
+        units = [str(unit) for unit in columns["quantity_unit"]]
         out = []
         for k in range(self.summary.sizes["series"]):
-            if not told["n"][k] or not math.isfinite(told["median"][k]):
+            if not columns["n"][k] or not math.isfinite(columns["median"][k]):
                 continue
-            c, q = int(told["series_case"][k]), int(told["series_quantity"][k])
+            c, q = int(columns["series_case"][k]), int(columns["series_quantity"][k])
             out.append(
                 Value(
                     k,
-                    self.ways[int(told["series_variant"][k])],
+                    self.ways[int(columns["series_variant"][k])],
                     self.cases[c],
                     self.cases[c].number,
                     quantities[q],
                     units[q],
-                    int(told["n"][k]),
-                    int(told["epochs"][k]),
-                    int(told["absent"][k]) if "absent" in told else 0,
-                    int(told["status"][k]),
-                    float(told["median"][k]),
-                    float(told["median_low"][k]),
-                    float(told["median_high"][k]),
-                    float(told["p99"][k]),
-                    (float(told["p99_low"][k]), float(told["p99_high"][k])),
-                    float(told["mean"][k]),
-                    float(told["min"][k]),
-                    float(told["max"][k]),
-                    int(told["base"][k]),
-                    _ends(told, "ratio", k),
-                    _ends(told, "ratio_to_raw", k),
-                    told["block"][k],
+                    int(columns["n"][k]),
+                    int(columns["epochs"][k]),
+                    int(columns["absent"][k]) if "absent" in columns else 0,
+                    int(columns["status"][k]),
+                    float(columns["median"][k]),
+                    float(columns["median_low"][k]),
+                    float(columns["median_high"][k]),
+                    float(columns["p99"][k]),
+                    (float(columns["p99_low"][k]), float(columns["p99_high"][k])),
+                    float(columns["mean"][k]),
+                    float(columns["min"][k]),
+                    float(columns["max"][k]),
+                    int(columns["base"][k]),
+                    _ends(columns, "ratio", k),
+                    _ends(columns, "ratio_to_raw", k),
+                    columns["block"][k],
                 )
             )
         return out
@@ -164,23 +164,21 @@ class Values:
     @cached_property
     def tests(self) -> list[str]:
         """Tests with data, in the order of TESTS."""
-        there = {value.case.test for value in self.all}
-        return [test for test in TESTS if test in there]
+        measured = {value.case.test for value in self.all}
+        return [test for test in TESTS if test in measured]
 
     @cached_property
     def _by_key(self) -> dict[tuple[int, Case, str], Value]:
         return {(value.way.row, value.case, value.quantity): value for value in self.all}
 
     def of(self, way: Way, case: Case, quantity: str) -> Value | None:
-        """One of them, or None."""
+        """The value of a case on a variant, or None."""
         return self._by_key.get((way.row, case, quantity))
 
     def find(
         self, test: str, quantity: str | None = None, way: Way | None = None, **numbers: Any
     ) -> list[Value]:
-        """Those of a test; numbers: what fields of their case must be, `size=64`. By default of its first
-        quantity.
-        """
+        """The values of a test, by default of its first quantity. numbers: required fields of the case, `size=64`."""
         wanted = quantity or TESTS[test].quantity
         return [
             value
@@ -192,17 +190,17 @@ class Values:
         ]
 
     def discovered(self, quantity: str, way: Way) -> list[Value]:
-        """Those of discovery over a variant, of one shape: `shape`."""
+        """The values of discovery on a variant, with the run's `shape`."""
         return self.find("discovery", quantity, way, treatment=self.shape)
 
     @cached_property
     def shape(self) -> str:
-        """Who was to match whom in discovery, "star" or "all"; of a run that has both the star."""
+        """The shape of discovery, "star" or "all"; "star" for a run with both."""
         treatments = {value.case.treatment for value in self.all if value.case.test == "discovery"}
         return EACH if treatments == {EACH} else STAR
 
     def cells(self) -> list[Value]:
-        """One value for each case on a variant: that of its test's first quantity, else the first there is."""
+        """One value for each case on a variant: that of the test's first quantity, or else of any quantity."""
         out: dict[tuple[int, Case], Value] = {}
         for value in self.all:
             key = (value.way.row, value.case)
@@ -213,16 +211,16 @@ class Values:
         return list(out.values())
 
     def lost(self, value: Value) -> float:
-        """Share of the messages of a value's case that never came, 0 to 1, a mean; NaN: not counted."""
+        """Mean share of lost messages in a value's case, 0 to 1; NaN: not counted."""
         if value.case.test == "discovery":
-            return NAN  # what is absent there is a number that nobody got to
+            return NAN  # an absent sample of discovery is a timeout, not a loss
         counted = self.of(value.way, value.case, "lost")
         if counted is not None:
             return counted.mean
         return value.absent / value.n if value.absent else NAN
 
     def keyed(self) -> list[Value]:
-        """Of each case over a variant with keys its test's first quantity, where the same was measured without."""
+        """The first quantity of each case on a variant with keys, if the same variant without keys was measured."""
         return [
             value
             for value in self.cells()
@@ -231,17 +229,17 @@ class Values:
         ]  # fmt: skip
 
     def statuses(self) -> np.ndarray:
-        """How measuring each cell ended."""
+        """The status of each cell."""
         return np.array([value.status for value in self.cells()] or [NOT_MEASURED], np.int8)
 
-    def _told(self, name: str) -> list[Any]:
+    def _column(self, name: str) -> list[Any]:
         return list(self.summary[name].values)
 
 
 def between(attrs: Mapping[Any, Any]) -> str:
-    """The hosts that a run measured between, folded, by its root attributes; "" where it kept to one machine."""
+    """The folded host list of a run between hosts, by its root attributes; "" for a run on one machine."""
     return str(attrs.get("hostlist", "several hosts")) if int(attrs.get("hosts", 1)) > 1 else ""
 
 
-def _ends(told: Mapping[str, np.ndarray], name: str, k: int) -> tuple[float, float, float]:
-    return float(told[name][k]), float(told[f"{name}_low"][k]), float(told[f"{name}_high"][k])
+def _ends(columns: Mapping[str, np.ndarray], name: str, k: int) -> tuple[float, float, float]:
+    return float(columns[name][k]), float(columns[f"{name}_low"][k]), float(columns[f"{name}_high"][k])

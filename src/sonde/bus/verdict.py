@@ -1,4 +1,4 @@
-"""What a summary comes to: one sentence, lessons, warnings, tables and rows. Pure."""
+"""The verdict on a summary: one sentence, lessons, warnings, tables and rows. Pure."""
 
 from __future__ import annotations
 
@@ -21,19 +21,23 @@ from sonde.core.outcome import Table
 from sonde.core.status import DRIFT, mostly_converged, status_counts
 from sonde.core.units import format_duration, format_share, format_size
 
-Brief = tuple[str, str, str]  # how a sentence on several variants begins, its part on one, how it ends
+Brief = tuple[str, str, str]  # start of a sentence about several variants, the part about one variant, end
 
-MATTERS = 0.05  # a ratio nearer to 1 is no difference
-LOSS_MATTERS = 0.001  # a share of messages lost above which a rate is not called one without loss
-ENOUGH = 0.5  # share of cells with an interval below which a run says little
-MOST_COLUMNS = 4  # variants of a table that keeps to 80 columns
-LOSSY = "!"  # in front of a number
-NONE = "–"  # in place of one
+MATTERS = 0.05  # a ratio closer to 1 than this counts as no difference
+LOSS_MATTERS = 0.001  # a rate with a larger share of lost messages does not count as free of loss
+ENOUGH = 0.5  # smallest share of cells with an interval for a meaningful verdict
+MOST_COLUMNS = 4  # variants in a table, so that it fits in 80 columns
+LOSSY = "!"  # mark in front of a number
+NONE = "–"  # shown in place of a missing number
 
-# What is told of a test in tables: quantity, heading, and whether more is better.
+# The tables of each test: quantity and heading.
 SHOWN = {
     "latency": (("rtt", "round trip"), ("publish", "publish")),
-    "fanout": (("last", "until the last subscriber has it"), ("publish", "publish"), ("one_way", "one way")),
+    "fanout": (
+        ("last", "until the last subscriber received it"),
+        ("publish", "publish"),
+        ("one_way", "one way"),
+    ),
     "discovery": (
         ("datagrams", "datagrams until all match"),
         ("time_to_match", "time until all match"),
@@ -44,28 +48,28 @@ SHOWN = {
     "first-message": (("rtt", "round trip"),),
     "calls": (("rtt", "request and reply"), ("call_rate", "calls a second")),
 }
-# Who matches whom in discovery, in words.
-SHAPES = {STAR: "one with a writer and the others with a reader each", EACH: "each to match all"}
-RATES = ("message_rate", "byte_rate", "publish_rate", "call_rate", "matched")  # more of them is better
+# Text for the shape of discovery: which participants match each other.
+SHAPES = {STAR: "one writer and one reader on each other participant", EACH: "each matches all others"}
+RATES = ("message_rate", "byte_rate", "publish_rate", "call_rate", "matched")  # a higher value is better
 
 
 def values(summary: xr.Dataset) -> dict[str, Any]:
     """The numbers of `bus run` and `bus show` for --json."""
-    told = Values(summary)
+    results = Values(summary)
     return {
-        **status_counts(told.statuses()),
+        **status_counts(results.statuses()),
         "lessons": [
-            {name: lesson[name] for name in ("code", "text", "evidence")} for lesson in lessons(told)
+            {name: lesson[name] for name in ("code", "text", "evidence")} for lesson in lessons(results)
         ],
-        "laws": [_law_json(way, law) for way, law in laws(told)],
-        "results": rows(told),
+        "laws": [_law_json(way, law) for way, law in laws(results)],
+        "results": rows(results),
     }
 
 
-def rows(told: Values) -> list[dict[str, Any]]:
-    """One mapping for each series with data: the `results` of docs/reference/json.md."""
+def rows(results: Values) -> list[dict[str, Any]]:
+    """One mapping for each series with data: `results` in docs/reference/json.md."""
     out = []
-    for value in told.all:
+    for value in results.all:
         case, base = value.case, value.base
         out.append(
             {
@@ -77,7 +81,7 @@ def rows(told: Values) -> list[dict[str, Any]]:
                 "value": value.median,
                 "unit": value.unit,
                 "ci": _pair(value.low, value.high),
-                "lost": _number(told.lost(value)),
+                "lost": _number(results.lost(value)),
                 "quantity": value.quantity,
                 "variant": value.way.name,
                 "discovery": value.way.discovery if not value.way.raw else None,
@@ -87,7 +91,7 @@ def rows(told: Values) -> list[dict[str, Any]]:
                 "mean": _number(value.mean),
                 "ratio": _number(value.ratio[0]),
                 "ratio_ci": _pair(*value.ratio[1:]),
-                "ratio_to": told.ways[base].name if base >= 0 else None,
+                "ratio_to": results.ways[base].name if base >= 0 else None,
                 "ratio_to_raw": _number(value.ratio_to_raw[0]),
                 "ratio_to_raw_ci": _pair(*value.ratio_to_raw[1:]),
                 "samples": value.n,
@@ -132,11 +136,11 @@ def _law_json(way: Way, law: Law) -> dict[str, Any]:
 # ---- lessons
 
 
-def lessons(told: Values) -> list[dict[str, Any]]:
-    """What the run teaches, each as {code, text, evidence}."""
+def lessons(results: Values) -> list[dict[str, Any]]:
+    """The lessons of a run, each as {code, text, evidence}."""
     out: list[dict[str, Any]] = []
     makers = {
-        "latency": lambda told: _latency(told) + _keys(told),
+        "latency": lambda results: _latency(results) + _keys(results),
         "fanout": _fanout,
         "discovery": _discovery,
         "partitions": _divisions,
@@ -144,8 +148,8 @@ def lessons(told: Values) -> list[dict[str, Any]]:
         "first-message": _first,
         "calls": _calls,
     }
-    for test in told.tests:
-        out += makers[test](told)
+    for test in results.tests:
+        out += makers[test](results)
     return out
 
 
@@ -153,8 +157,8 @@ def _lesson(code: str, text: str, evidence: Any, brief: Brief | None = None) -> 
     return {"code": f"bus.{code}", "text": text, "evidence": evidence, "brief": brief}
 
 
-def told_together(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The lessons as people read them: what says no more of one variant than of the next is one sentence."""
+def merged_lessons(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The lessons for display: lessons that state the same about several variants become one sentence."""
     out: list[dict[str, Any]] = []
     for lesson in found:
         brief, last = lesson["brief"], out[-1] if out else None
@@ -168,7 +172,7 @@ def told_together(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def compared(a: Value, b: Value) -> tuple[float, float, float]:
-    """a over b, stretch by stretch of time: estimate, low, high; NaN where it is not known."""
+    """Ratio of a to b, paired by stretch of time: estimate, low, high; NaN where unknown."""
     both = (a.blocks > 0) & (b.blocks > 0)
     if not both.any():
         return (math.nan,) * 3
@@ -177,12 +181,12 @@ def compared(a: Value, b: Value) -> tuple[float, float, float]:
 
 
 def _real(found: Sequence[Value]) -> list[Value]:
-    """Those of a bus between programs: not the machine's own ways, and not the one within a process."""
+    """The values of a bus between programs: without raw transports and without the in-process bus."""
     return [value for value in found if not value.way.raw and value.way.transport != "in-process"]
 
 
 def _best(found: Sequence[Value], least: bool = True) -> tuple[Value, list[Value]] | None:
-    """The best of some values, and those that are not beyond doubt worse."""
+    """The best of some values, and those that are not significantly worse."""
     if not found:
         return None
     best = (min if least else max)(found, key=lambda value: value.median)
@@ -196,24 +200,24 @@ def _best(found: Sequence[Value], least: bool = True) -> tuple[Value, list[Value
     return best, near
 
 
-def _latency(told: Values) -> list[dict[str, Any]]:
+def _latency(results: Values) -> list[dict[str, Any]]:
     out = []
     sizes: dict[str, list[str]] = {}
     evidence = []
-    found = told.find("latency")
+    found = results.find("latency")
     for size in sorted({value.case.size for value in found}):
         best = _best(_real([value for value in found if value.case.size == size]))
         if best is None:
             continue
         value, near = best
-        who = value.way.name
+        names = value.way.name
         if near:
-            who += f" (not beyond doubt before {_listed([n.way.name for n in near], 'or')})"
+            names += f" (not significantly faster than {_listed([n.way.name for n in near], 'or')})"
         at = f"{format_size(size, exact=True)} ({format_duration(value.median)})"
-        sizes.setdefault(who, []).append(at)
+        sizes.setdefault(names, []).append(at)
         evidence.append({"size": size, "variant": value.way.name, "rtt_s": value.median})
     if sizes:
-        text = "shortest round trip: " + "; ".join(f"{who} at {_listed(at)}" for who, at in sizes.items())
+        text = "shortest round trip: " + "; ".join(f"{names} at {_listed(at)}" for names, at in sizes.items())
         out.append(_lesson("latency", text, {"by_size": evidence}))
     parts, evidence = [], []
     for value in _real(found):
@@ -226,7 +230,7 @@ def _latency(told: Values) -> list[dict[str, Any]]:
         out.append(
             _lesson(
                 "above_raw",
-                f"a round trip of {size_text} takes, against a bare socket or memory: {'; '.join(parts)}",
+                f"round trip of {size_text} relative to a bare socket or shared memory: {'; '.join(parts)}",
                 {"ratios": evidence},
             )
         )
@@ -234,34 +238,34 @@ def _latency(told: Values) -> list[dict[str, Any]]:
 
 
 def keys_cost(value: Value) -> tuple[float, float, float]:
-    """How many times the cost of the same without keys, and its ends; of a rate how many times lower it is."""
+    """Ratio of the cost with keys to that without, and its interval; for a rate, the factor by which it is lower."""
     ratio, low, high = value.ratio
     return (1 / ratio, 1 / high, 1 / low) if value.quantity in RATES else (ratio, low, high)
 
 
-def _keys(told: Values) -> list[dict[str, Any]]:
+def _keys(results: Values) -> list[dict[str, Any]]:
     parts: dict[str, list[str]] = {}
     evidence = []
-    for value in told.keyed():
+    for value in results.keyed():
         if value.case.test != "latency":
             continue
         ratio, low, high = value.ratio
-        bare = told.ways[value.base].name
+        bare = results.ways[value.base].name
         at = f"{ratio_text(ratio, low, high)} at {format_size(value.case.size, exact=True)}"
-        parts.setdefault(f"{value.way.name}, against {bare},", []).append(at)
+        parts.setdefault(f"{value.way.name} relative to {bare}:", []).append(at)
         row = {"variant": value.way.name, "against": bare, "size": value.case.size, "ratio": ratio}
         evidence.append(row | {"ci": _pair(low, high)})
     if not parts:
         return []
-    each = "; ".join(f"{who} {_listed(at)}" for who, at in parts.items())
-    return [_lesson("keys", f"with keys a round trip takes: {each}", {"ratios": evidence})]
+    each = "; ".join(f"{names} {_listed(at)}" for names, at in parts.items())
+    return [_lesson("keys", f"round trip with keys: {each}", {"ratios": evidence})]
 
 
-def fanout_lines(told: Values, quantity: str = "publish") -> list[tuple[Way, int, Line]]:
-    """How much each further subscriber adds, by variant and size."""
+def fanout_lines(results: Values, quantity: str = "publish") -> list[tuple[Way, int, Line]]:
+    """The cost of each additional subscriber, by variant and size."""
     out = []
-    for way in told.ways:
-        own = told.find("fanout", quantity, way)
+    for way in results.ways:
+        own = results.find("fanout", quantity, way)
         for size in sorted({value.case.size for value in own}):
             some = [value for value in own if value.case.size == size]
             if len({value.case.subscribers for value in some}) < 2:
@@ -273,16 +277,19 @@ def fanout_lines(told: Values, quantity: str = "publish") -> list[tuple[Way, int
     return out
 
 
-def _fanout(told: Values) -> list[dict[str, Any]]:
+def _fanout(results: Values) -> list[dict[str, Any]]:
     out = []
-    for quantity, what in (("publish", "a publish"), ("last", "the time until the last one has it")):
-        lines = fanout_lines(told, quantity)
+    for quantity, what in (
+        ("publish", "the time of a publish"),
+        ("last", "the time until the last one receives the message"),
+    ):
+        lines = fanout_lines(results, quantity)
         if not lines:
             continue
         size = min(size for _, size, _ in lines)
         lines = sorted((line for line in lines if line[1] == size), key=lambda line: line[2].slope)
         parts = [f"{way.name} {_slope(line)}" for way, _, line in lines]
-        text = f"each further subscriber adds to {what}: {'; '.join(parts)}"
+        text = f"each additional subscriber adds to {what}: {'; '.join(parts)}"
         evidence = [
             {
                 "variant": way.name,
@@ -301,7 +308,7 @@ def _slope(line: Line) -> str:
     if not math.isfinite(line.slope_low):
         return f"about {text}"
     if line.slope_low <= 0 <= line.slope_high:
-        return f"nothing beyond doubt ({_signed(line.slope_low)} to {_signed(line.slope_high)})"
+        return f"nothing significant ({_signed(line.slope_low)} to {_signed(line.slope_high)})"
     return f"{text} ({_signed(line.slope_low)} to {_signed(line.slope_high)})"
 
 
@@ -309,9 +316,9 @@ def _signed(value_s: float) -> str:
     return f"−{format_duration(-value_s)}" if value_s < 0 else format_duration(value_s)
 
 
-def laws(told: Values) -> list[tuple[Way, Law]]:
-    """How the datagrams of discovery grow, by variant."""
-    found = [(way, law_of(told, way)) for way in told.ways]
+def laws(results: Values) -> list[tuple[Way, Law]]:
+    """The growth law of the datagrams of discovery, by variant."""
+    found = [(way, law_of(results, way)) for way in results.ways]
     return [(way, law) for way, law in found if law is not None]
 
 
@@ -323,45 +330,43 @@ def law_text(law: Law) -> str:
     return text
 
 
-def _discovery(told: Values) -> list[dict[str, Any]]:
+def _discovery(results: Values) -> list[dict[str, Any]]:
     out = []
-    for way, law in laws(told):
+    for way, law in laws(results):
         if way.discovery != "simple":
             continue
         text = f"datagrams of simple discovery over {way.name} grow as {law_text(law)} from {law.numbers[0]:.0f} to "
-        text += f"{law.numbers[1]:.0f} participants, {SHAPES[told.shape]}"
+        text += f"{law.numbers[1]:.0f} participants, {SHAPES[results.shape]}"
         if law.quadratic is None:
-            text += ": too few numbers, or too far from any law, to say whether it is the square"
+            text += "; inconclusive whether the growth is quadratic: too few participant counts or too large a misfit"
         elif law.quadratic:
-            text += (
-                f", which is the square: {law.square:.3g}·N² ({law.square_low:.3g} to {law.square_high:.3g})"
-            )
+            text += f"; the growth is quadratic: {law.square:.3g}·N² ({law.square_low:.3g} to {law.square_high:.3g})"
         else:
-            text += f", {'more' if law.exponent > 2 else 'less'} than the square"
+            text += f"; the growth is {'faster' if law.exponent > 2 else 'slower'} than quadratic"
         if law.exponential is not None:
             text += f"; an exponential fits {'better' if law.exponential else 'worse'}"
-        text += f" (the source's drawing has {SOURCE_SQUARE:g}·N², which it calls exponential)"
+        text += f" (the figure of the source shows {SOURCE_SQUARE:g}·N² and calls it exponential)"
         out.append(_lesson("discovery_growth", text, _law_json(way, law)))
-    by_way = dict((way.row, law) for way, law in laws(told))
-    for way in told.ways:
-        simple = discoveries(told, way).get("simple") if way.discovery in ("peers", "server") else None
-        lesson = _against_simple(told, simple, way, by_way) if simple is not None else None
+    by_way = dict((way.row, law) for way, law in laws(results))
+    for way in results.ways:
+        simple = discoveries(results, way).get("simple") if way.discovery in ("peers", "server") else None
+        lesson = _against_simple(results, simple, way, by_way) if simple is not None else None
         if lesson is not None:
             out.append(lesson)
-    return out + _unmatched(told)
+    return out + _unmatched(results)
 
 
-def _unmatched(told: Values) -> list[dict[str, Any]]:
-    """Where the time was over before all participants had found each other: the most of them of each variant."""
+def _unmatched(results: Values) -> list[dict[str, Any]]:
+    """Lessons on discovery that timed out: for each variant the case with the most participants."""
     out = []
-    for way in told.ways:
-        short = [value for value in told.discovered("matched", way) if value.least < 1]
+    for way in results.ways:
+        short = [value for value in results.discovered("matched", way) if value.least < 1]
         if not short:
             continue
         worst = max(short, key=lambda value: value.case.entities)
-        sent = told.of(way, worst.case, "datagrams_unmatched")
-        text = f"{worst.case.entities} participants over {way.name}, {SHAPES[told.shape]}, had not all found whom they "
-        text += f"should when the time was over: {format_share(worst.least)} of the matches were there"
+        sent = results.of(way, worst.case, "datagrams_unmatched")
+        text = f"discovery of {worst.case.entities} participants over {way.name}, {SHAPES[results.shape]}, timed out: "
+        text += f"{format_share(worst.least)} of the matches were made"
         text += f", after {sent.most:.0f} datagrams" if sent else ""
         evidence = {
             "variant": way.name,
@@ -373,30 +378,32 @@ def _unmatched(told: Values) -> list[dict[str, Any]]:
     return out
 
 
-def _against_simple(told: Values, simple: Way, other: Way, by_way: dict[int, Law]) -> dict[str, Any] | None:
-    """From how many participants on another discovery needs fewer datagrams, and how many fewer at the most."""
+def _against_simple(
+    results: Values, simple: Way, other: Way, by_way: dict[int, Law]
+) -> dict[str, Any] | None:
+    """The number of participants above which another discovery needs fewer datagrams, and the largest saving."""
     common = {}
-    for value in told.discovered("datagrams", simple):
-        beside = told.of(other, value.case, "datagrams")
+    for value in results.discovered("datagrams", simple):
+        beside = results.of(other, value.case, "datagrams")
         if beside is not None:
             common[value.case.entities] = (value.median, beside.median)
     if not common:
         return None
     most = max(common)
     a, b = common[most]
-    text = f"with {most} participants, {SHAPES[told.shape]}, {other.discovery} discovery over {other.name} needs "
-    text += f"{b:.0f} datagrams, " + (f"1/{short_text(a / b)} of" if b < a else "no fewer than")
-    text += f" the {a:.0f} of simple over {simple.name}"
-    # From there on it is fewer at every number that was measured.
+    text = f"with {most} participants, {SHAPES[results.shape]}, {other.discovery} discovery over {other.name} needs "
+    text += f"{b:.0f} datagrams, " + (f"1/{short_text(a / b)} of" if b < a else "not fewer than")
+    text += f" the {a:.0f} of simple discovery over {simple.name}"
+    # Fewer datagrams at every measured number from there on.
     more = [n for n, (x, y) in common.items() if not y < x]
     fewer = [n for n in sorted(common) if n > max(more, default=0)]
     where = crossing(by_way.get(simple.row), by_way.get(other.row))
     if fewer and more:
-        text += f"; it needs fewer from {fewer[0]} participants on"
+        text += f"; it needs fewer datagrams with {fewer[0]} participants or more"
         if where is not None:
-            text += f" (by the fitted laws from about {where:.0f})"
+            text += f" (the fitted laws cross at about {where:.0f})"
     elif not fewer and where is not None and where > most:
-        text += f"; by the fitted laws it would need fewer from about {where:.0f}"
+        text += f"; according to the fitted laws it needs fewer with about {where:.0f} or more"
     evidence = {
         "variant": other.name,
         "against": simple.name,
@@ -408,66 +415,70 @@ def _against_simple(told: Values, simple: Way, other: Way, by_way: dict[int, Law
     return _lesson("discovery_kinds", text, evidence)
 
 
-def _divisions(told: Values) -> list[dict[str, Any]]:
-    """What dividing a bus costs a publish: each way of dividing against topics, at the largest number of groups."""
+def _divisions(results: Values) -> list[dict[str, Any]]:
+    """The cost of a publish by kind of group, relative to topics, at the largest number of groups."""
     out = []
-    for way in told.ways:
-        own = told.find("partitions", way=way)
+    for way in results.ways:
+        own = results.find("partitions", way=way)
         if not own:
             continue
         most = max(value.case.entities for value in own)
-        there = {value.case.treatment: value for value in own if value.case.entities == most}
-        if "topic" not in there:
+        by_division = {value.case.treatment: value for value in own if value.case.entities == most}
+        if "topic" not in by_division:
             continue
         parts, evidence, about = [], [], []
-        for division, value in there.items():
+        for division, value in by_division.items():
             if division == "topic":
                 continue
-            ratio, low, high = compared(value, there["topic"])
+            ratio, low, high = compared(value, by_division["topic"])
             parts.append(f"{division}s {_against(ratio, low, high)}")
             evidence.append({"division": division, "ratio_to_topic": _number(ratio), "ci": _pair(low, high)})
             if math.isfinite(ratio) and not math.isfinite(low):
                 about.append(f"{division}s about {short_text(ratio)} times")
         if parts:
-            groups = f"with {most} group{'s' * (most != 1)}, against topics"
-            text = f"a publish over {way.name} {groups}: {'; '.join(parts)}"
+            groups = f"with {most} group{'s' * (most != 1)}, relative to topics"
+            text = f"time of a publish over {way.name} {groups}: {'; '.join(parts)}"
             few = len(about) == len(parts)
             brief = (
-                (f"a publish {groups}", f"{way.name} {_listed(about)}", " (too few epochs to say)")
+                (
+                    f"time of a publish {groups}",
+                    f"{way.name} {_listed(about)}",
+                    " (too few epochs for an interval)",
+                )
                 if few
                 else None
             )
-            told_of = {"variant": way.name, "groups": most, "ratios": evidence}
-            out.append(_lesson("divisions", text, told_of, brief))
+            facts = {"variant": way.name, "groups": most, "ratios": evidence}
+            out.append(_lesson("divisions", text, facts, brief))
     return out
 
 
 def _against(ratio: float, low: float, high: float) -> str:
     if not math.isfinite(ratio):
-        return "not known"
+        return "unknown"
     if not math.isfinite(low):
-        return f"about {short_text(ratio)} times (too few epochs to say)"
+        return f"about {short_text(ratio)} times (too few epochs for an interval)"
     if low <= 1 <= high:
-        return f"no difference beyond doubt ({short_text(low)} to {short_text(high)})"
+        return f"no significant difference ({short_text(low)} to {short_text(high)})"
     return ratio_text(ratio, low, high)
 
 
-def _throughput(told: Values) -> list[dict[str, Any]]:
-    found = _real(told.find("throughput"))
+def _throughput(results: Values) -> list[dict[str, Any]]:
+    found = _real(results.find("throughput"))
     if not found:
         return []
     out = []
     for kind, unit in (("message_rate", "messages/s"), ("byte_rate", "B/s")):
-        own = [value for value in _real(told.find("throughput", kind)) if value.case.subscribers == 1]
-        whole = [value for value in own if not told.lost(value) > LOSS_MATTERS]
+        own = [value for value in _real(results.find("throughput", kind)) if value.case.subscribers == 1]
+        whole = [value for value in own if not results.lost(value) > LOSS_MATTERS]
         best = _best(whole, least=False)
         if best is None:
             continue
         value, _ = best
         rate = rate_text(value.median, unit)
-        lost = told.lost(value)
+        lost = results.lost(value)
         what = "bytes" if unit == "B/s" else "messages"
-        text = f"most {what} a second to one subscriber without loss that matters: {rate} over "
+        text = f"highest rate of {what} to one subscriber with negligible loss: {rate} over "
         text += f"{value.way.name} at {format_size(value.case.size, exact=True)}, {value.case.treatment}"
         text += f" ({format_share(lost)} lost)" if math.isfinite(lost) else " (loss not counted)"
         evidence = {
@@ -477,21 +488,24 @@ def _throughput(told: Values) -> list[dict[str, Any]]:
             "lost": _number(lost),
         }
         out.append(_lesson(kind, text, evidence))
-    lossy = sorted((value for value in found if told.lost(value) > LOSS_MATTERS), key=told.lost, reverse=True)
+    lossy = sorted(
+        (value for value in found if results.lost(value) > LOSS_MATTERS), key=results.lost, reverse=True
+    )
     if lossy:
         parts = [
-            f"{value.way.name} {format_share(told.lost(value))} ({value.case.title})" for value in lossy[:3]
+            f"{value.way.name} {format_share(results.lost(value))} ({value.case.title})"
+            for value in lossy[:3]
         ]
         more = f" and {len(lossy) - 3} more" if len(lossy) > 3 else ""
         text = f"messages were lost in {len(lossy)} of {len(found)} cases: {'; '.join(parts)}{more}"
-        cells = [{"variant": v.way.name, "case": v.case.spec, "lost": told.lost(v)} for v in lossy]
+        cells = [{"variant": v.way.name, "case": v.case.spec, "lost": results.lost(v)} for v in lossy]
         out.append(_lesson("loss", text, {"cases": cells}))
     return out
 
 
-def _first(told: Values) -> list[dict[str, Any]]:
+def _first(results: Values) -> list[dict[str, Any]]:
     out = []
-    for found in first.breakdowns(told):
+    for found in first.breakdowns(results):
         evidence = {
             "variant": found.way.name,
             "message": found.slow,
@@ -516,43 +530,43 @@ def _first(told: Values) -> list[dict[str, Any]]:
     return out
 
 
-def _calls(told: Values) -> list[dict[str, Any]]:
+def _calls(results: Values) -> list[dict[str, Any]]:
     out = []
-    for way in told.ways:
-        own = told.find("calls", way=way)
+    for way in results.ways:
+        own = results.find("calls", way=way)
         if not own or way.raw:
             continue
         value = max(own, key=lambda value: value.case.entities)
-        wrong = told.of(way, value.case, "mismatched")
+        wrong = results.of(way, value.case, "mismatched")
         clients = value.case.entities
         text = f"{clients} client{'s' * (clients != 1)} over {way.name}: "
-        text += f"a reply takes {format_duration(value.median)}, 99 % at most {format_duration(value.p99)}; "
-        text += f"{format_share(told.lost(value))} never came"
+        text += f"median time of a reply {format_duration(value.median)}, 99 % quantile {format_duration(value.p99)}; "
+        text += f"{format_share(results.lost(value))} of the replies were lost"
         mismatched = wrong.mean if wrong else math.nan
-        text += f", {format_share(mismatched)} answered another request" if wrong else ""
+        text += f", {format_share(mismatched)} belonged to another request" if wrong else ""
         evidence = {
             "variant": way.name,
             "clients": clients,
             "reply_s": value.median,
-            "lost": _number(told.lost(value)),
+            "lost": _number(results.lost(value)),
         }
         out.append(_lesson("calls", text, evidence | {"mismatched": _number(mismatched)}))
     return out
 
 
-# ---- words
+# ---- texts
 
 
 def sentence(summary: xr.Dataset, dataset: str = "FILE", hosts: str = "") -> str:
-    """The verdict in one sentence. hosts: those that it was measured between, "" for one alone."""
-    told = Values(summary)
-    counted = status_counts(told.statuses())
+    """The verdict in one sentence. hosts: the hosts of the run, "" for a single one."""
+    results = Values(summary)
+    counted = status_counts(results.statuses())
     if not counted["cells"]:
         return "Nothing was measured."
-    parts = [lesson["text"] for lesson in lessons(told)[:1]]
+    parts = [lesson["text"] for lesson in lessons(results)[:1]]
     if not mostly_converged(counted):
         few = f"only {counted['converged']}" if counted["converged"] else "none"
-        parts.append(f"{few} of {counted['cells']} cells converged: a longer --budget tells more")
+        parts.append(f"{few} of {counted['cells']} cells converged: give a longer --budget")
     elif counted["drift"]:
         parts.append(f"{counted['drift']} of {counted['cells']} cells drifted")
     text = "; ".join(parts) or f"{counted['cells']} cells were measured"
@@ -566,24 +580,24 @@ def capitalised(text: str) -> str:
 
 
 def sound(summary: xr.Dataset) -> bool:
-    """Whether enough is known for the verdict to mean much: most cells have an interval."""
+    """Whether the verdict has enough data: most cells have an interval."""
     cells = Values(summary).cells()
     known = [value for value in cells if math.isfinite(value.low) and value.epochs >= LEAST_EPOCHS]
     return bool(cells) and len(known) >= ENOUGH * len(cells)
 
 
 def good(summary: xr.Dataset) -> bool:
-    """Whether nothing in the verdict asks for a second look: enough is known, and most cells as well as was asked."""
+    """Whether the verdict needs no second look: it has enough data, and most cells reached the requested precision."""
     return sound(summary) and mostly_converged(status_counts(Values(summary).statuses()))
 
 
 def doubt(summary: xr.Dataset) -> str:
-    """Why the numbers say little, in a few words; "" where they are sound."""
+    """The reason why the numbers are unreliable, in a few words; "" where they are reliable."""
     return "" if sound(summary) else "most cells were measured in too few epochs"
 
 
 def warnings(summary: xr.Dataset) -> list[Warning]:
-    """What a reader of the numbers must know, as far as /summary alone tells."""
+    """Warnings for a reader of the numbers, as far as they follow from /summary alone."""
     drifted = [value for value in Values(summary).cells() if value.status == DRIFT]
     if not drifted:
         return []
@@ -592,51 +606,54 @@ def warnings(summary: xr.Dataset) -> list[Warning]:
     return [
         Warning(
             "bus.drift",
-            f"the level of {len(drifted)} cell{'s' * (len(drifted) > 1)} kept moving: {named}{more}",
-            "their intervals hold for no time but their own; ratios, taken epoch by epoch, are safer",
+            f"the level of {len(drifted)} cell{'s' * (len(drifted) > 1)} drifted during the run: {named}{more}",
+            "their intervals hold only for the time of this run; ratios are paired by epoch and are more reliable",
         )
     ]
 
 
-def _listed(words: Sequence[str], last: str = "and") -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
+def _listed(items: Sequence[str], last: str = "and") -> str:
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} {last} {items[-1]}"
 
 
 # ---- tables
 
 
 def tables(summary: xr.Dataset, intervals: bool = False) -> list[Table]:
-    """For each test what was measured, a column a variant. intervals: with those of 95 % in brackets."""
-    told = Values(summary)
+    """The results of each test, one column for each variant. intervals: add the 95 % intervals in brackets."""
+    results = Values(summary)
     out: list[Table] = []
-    for test in told.tests:
+    for test in results.tests:
         for quantity, what in SHOWN[test] if intervals else SHOWN[test][:2]:
-            out += _tables_of(told, test, quantity, what, intervals)
+            out += _tables_of(results, test, quantity, what, intervals)
         if test == "throughput":
-            out += _tables_of(told, test, "lost", "share lost", intervals)
+            out += _tables_of(results, test, "lost", "share lost", intervals)
         if test == "first-message":
-            out += _breakdown_tables(told)
-        if test == "discovery" and (shown := laws(told)):
+            out += _breakdown_tables(results)
+        if test == "discovery" and (shown := laws(results)):
             out.append(_law_table(shown))
-    if keyed := told.keyed():
-        out += _keys_tables(told, keyed)
+    if keyed := results.keyed():
+        out += _keys_tables(results, keyed)
     return out
 
 
-def _tables_of(told: Values, test: str, quantity: str, what: str, intervals: bool) -> list[Table]:
-    found = told.find(test, quantity)
+def _tables_of(results: Values, test: str, quantity: str, what: str, intervals: bool) -> list[Table]:
+    found = results.find(test, quantity)
     if not found:
         return []
-    ways = [way for way in told.ways if any(value.way == way for value in found)]
-    cases = [case for case in told.cases if any(value.case == case for value in found)]
+    ways = [way for way in results.ways if any(value.way == way for value in found)]
+    cases = [case for case in results.cases if any(value.case == case for value in found)]
     shared, names = _apart(test, cases)
     title = capitalised(f"{test}{shared}: {what}")
     most = MOST_COLUMNS - intervals
-    # Variants are columns, unless fewer tables come of it when they are rows.
+    # Variants are columns, unless variants as rows give fewer tables.
     turned = -(-len(cases) // most) < -(-len(ways) // most)
     heads, rows = (names, [way.name for way in ways]) if turned else ([way.name for way in ways], names)
     cells = np.array(
-        [[_cell(told, told.of(way, case, quantity), quantity, intervals) for case in cases] for way in ways]
+        [
+            [_cell(results, results.of(way, case, quantity), quantity, intervals) for case in cases]
+            for way in ways
+        ]
     )
     cells = cells if turned else cells.T
     out = []
@@ -644,7 +661,7 @@ def _tables_of(told: Values, test: str, quantity: str, what: str, intervals: boo
         lines = [[name, *line] for name, line in zip(rows, cells[:, part].tolist()) if set(line) != {NONE}]
         marked = any(cell.startswith(LOSSY) for line in lines for cell in line)
         lossy = f"more than {format_share(LOSS_MATTERS)} of the messages were lost"
-        note = f"{LOSSY} beside a rate: {lossy}" if marked else ""
+        note = f"{LOSSY} before a rate: {lossy}" if marked else ""
         columns = ("variant" if turned else "case", *(heads[k] for k in part))
         right = tuple(range(1, len(columns)))
         out.append(Table(title, columns, lines, right, note, () if turned else right))
@@ -652,7 +669,7 @@ def _tables_of(told: Values, test: str, quantity: str, what: str, intervals: boo
 
 
 def _apart(test: str, cases: Sequence[Case]) -> tuple[str, list[str]]:
-    """What all cases of a test have in common, ", 64 B", and what tells each from the others: a row's name."""
+    """The part common to all cases of a test, such as ", 64 B", and for each case the rest: a row's name."""
     parts = [case.title.removeprefix(f"{test}, ").split(", ") for case in cases]
     if len(cases) < 2 or len({len(part) for part in parts}) > 1:
         return "", [", ".join(part) for part in parts]
@@ -662,37 +679,39 @@ def _apart(test: str, cases: Sequence[Case]) -> tuple[str, list[str]]:
     return "".join(shared), names
 
 
-def _cell(told: Values, value: Value | None, quantity: str, intervals: bool) -> str:
+def _cell(results: Values, value: Value | None, quantity: str, intervals: bool) -> str:
     if value is None:
         return NONE
     if quantity in SHARES:
         return format_share(value.mean)
     text = text_of(value.median, value.unit)
-    if quantity in RATES and told.lost(value) > LOSS_MATTERS:
+    if quantity in RATES and results.lost(value) > LOSS_MATTERS:
         text = f"{LOSSY}{text}"
     if intervals and math.isfinite(value.ends[0]):
         text += f" ({_between(*value.ends, value.unit)})"
     return text
 
 
-def _breakdown_tables(told: Values) -> list[Table]:
+def _breakdown_tables(results: Values) -> list[Table]:
     out = []
-    for found in first.breakdowns(told):
+    for found in first.breakdowns(results):
         lines = [
             (part.treatment, format_duration(part.value), _taken(part), _ends(part), part.judged)
             for part in found.parts
         ]
         if lines:
-            title = f"What {found.slow} costs more than {format_duration(found.usual_s)} over {found.way.name}, and why"
-            head = ("treatment", "round trip", "takes away", "95 %", "which is")
+            title = (
+                f"Why {found.slow} takes longer than {format_duration(found.usual_s)} over {found.way.name}"
+            )
+            head = ("treatment", "round trip", "share removed", "95 %", "judged")
             out.append(Table(title, head, lines, (1, 2, 3)))
     return out
 
 
 def _taken(part: first.Part) -> str:
     if part.share < -1:
-        return "it takes longer"
-    return format_share(part.share) if part.share <= 2 else "all, and more"
+        return "takes longer"
+    return format_share(part.share) if part.share <= 2 else "more than all"
 
 
 def _ends(part: first.Part) -> str:
@@ -701,31 +720,36 @@ def _ends(part: first.Part) -> str:
     return f"{part.low:.0%} to {part.high:.0%}"
 
 
-def _keys_tables(told: Values, keyed: Sequence[Value]) -> list[Table]:
+def _keys_tables(results: Values, keyed: Sequence[Value]) -> list[Table]:
     ways = list(dict.fromkeys(value.way for value in keyed))
-    cases = [case for case in told.cases if any(value.case == case for value in keyed)]
-    there = {(value.way, value.case): value for value in keyed}
-    note = "Epoch by epoch, with 95 % intervals; of a rate, how many times lower it is."
+    cases = [case for case in results.cases if any(value.case == case for value in keyed)]
+    by_case = {(value.way, value.case): value for value in keyed}
+    note = "Paired by epoch, with 95 % intervals; for a rate, the factor by which it is lower."
     out = []
     for part in np.array_split(np.arange(len(ways)), -(-len(ways) // (MOST_COLUMNS - 1))):
         shown = [ways[k] for k in part]
         lines = []
         for case in cases:
-            cells = [there.get((way, case)) for way in shown]
+            cells = [by_case.get((way, case)) for way in shown]
             lines.append([case.title, *("–" if value is None else _times(value) for value in cells)])
-        against = "; ".join(f"{way.name} against {_bare(told, keyed, way)}" for way in shown)
+        against = "; ".join(f"{way.name} relative to {_bare(results, keyed, way)}" for way in shown)
         columns = ("case", *(way.name for way in shown))
         right = tuple(range(1, len(columns)))
         out.append(
             Table(
-                "What keys cost: times the same without", columns, lines, right, f"{against}.\n{note}", right
+                "Cost of keys, relative to the same variant without keys",
+                columns,
+                lines,
+                right,
+                f"{against}.\n{note}",
+                right,
             )
         )
     return out
 
 
-def _bare(told: Values, keyed: Sequence[Value], way: Way) -> str:
-    return next(told.ways[value.base].name for value in keyed if value.way == way)
+def _bare(results: Values, keyed: Sequence[Value], way: Way) -> str:
+    return next(results.ways[value.base].name for value in keyed if value.way == way)
 
 
 def _times(value: Value) -> str:
@@ -740,16 +764,16 @@ def _times(value: Value) -> str:
 def _law_table(found: Sequence[tuple[Way, Law]]) -> Table:
     lines = []
     for way, law in found:
-        square = "–" if law.quadratic is None else ("yes" if law.quadratic else "no")
+        square = NONE if law.quadratic is None else ("yes" if law.quadratic else "no")
         range_ = f"{law.numbers[0]:.0f} to {law.numbers[1]:.0f}"
         lines.append((way.name, way.discovery, range_, law_text(law), square))
-    head = ("variant", "discovery", "participants", "datagrams", "square?")
-    note = f"N: participants. The source's drawing of simple discovery has {SOURCE_SQUARE:g}·N²."
-    return Table("Discovery: how datagrams grow", head, lines, (), note)
+    head = ("variant", "discovery", "participants", "datagrams", "quadratic?")
+    note = f"N: participants. The source's figure of simple discovery shows {SOURCE_SQUARE:g}·N²."
+    return Table("Discovery: growth of datagrams", head, lines, (), note)
 
 
 def variant_table(summary: xr.Dataset) -> Table:
-    """Who is who."""
+    """The table of variants."""
     lines = [
         (way.name, way.implementation, way.version, way.transport, way.options)
         for way in Values(summary).ways
@@ -758,23 +782,25 @@ def variant_table(summary: xr.Dataset) -> Table:
 
 
 def case_tables(summary: xr.Dataset, name: str) -> list[Table]:
-    """One case, all variants, a table a quantity, with intervals and ratios; [] where there is none of that name.
+    """The tables of one case, one for each quantity, with intervals and ratios; [] for an unknown name.
 
-    name: its title or specification, or the beginning of it.
+    name: the title or specification of the case, or the beginning of it.
     """
-    told = Values(summary)
-    case = next((case for case in told.cases if name in (case.title, case.spec)), None)
-    case = case or next((c for c in told.cases if c.title.startswith(name) or c.spec.startswith(name)), None)
+    results = Values(summary)
+    case = next((case for case in results.cases if name in (case.title, case.spec)), None)
+    case = case or next(
+        (c for c in results.cases if c.title.startswith(name) or c.spec.startswith(name)), None
+    )
     if case is None:
         return []
     return [
-        _quantity_table(told, case, quantity)
-        for quantity in dict.fromkeys(value.quantity for value in told.all if value.case == case)
+        _quantity_table(results, case, quantity)
+        for quantity in dict.fromkeys(value.quantity for value in results.all if value.case == case)
     ]
 
 
-def _quantity_table(told: Values, case: Case, quantity: str) -> Table:
-    found = [value for value in told.all if (value.case, value.quantity) == (case, quantity)]
+def _quantity_table(results: Values, case: Case, quantity: str) -> Table:
+    found = [value for value in results.all if (value.case, value.quantity) == (case, quantity)]
     title = capitalised(f"{case.title}: {quantity}")
     if quantity in SHARES:
         lines = [(value.way.name, format_share(value.mean), str(value.n)) for value in found]
@@ -792,25 +818,27 @@ def _quantity_table(told: Values, case: Case, quantity: str) -> Table:
         for value in found
     ]
     head = ("variant", "median", "95 %", "99 %", "ratio", "× raw", "n")
-    kept = [k for k in range(len(head)) if k not in (2, 4, 5) or any(row[k] not in ("–", "") for row in rows)]
-    table = [tuple(row[k] for k in kept) for row in rows]
-    note = _bases(told, found) if 4 in kept else ""
-    return Table(title, [head[k] for k in kept], table, tuple(range(1, len(kept))), note)
+    columns = [
+        k for k in range(len(head)) if k not in (2, 4, 5) or any(row[k] not in ("–", "") for row in rows)
+    ]
+    table = [tuple(row[k] for k in columns) for row in rows]
+    note = _bases(results, found) if 4 in columns else ""
+    return Table(title, [head[k] for k in columns], table, tuple(range(1, len(columns))), note)
 
 
-def _bases(told: Values, found: Sequence[Value]) -> str:
-    """What ratios are over: of most the first variant, of one with keys the same without."""
+def _bases(results: Values, found: Sequence[Value]) -> str:
+    """The note on what ratios are relative to: mostly the first variant; with keys, the same variant without."""
     over: dict[str, list[str]] = {}
     for value in found:
         if value.base >= 0:
-            over.setdefault(told.ways[value.base].name, []).append(value.way.name)
+            over.setdefault(results.ways[value.base].name, []).append(value.way.name)
     if len(over) < 2:
-        return "".join(f"ratio: over {base}" for base in over)
-    return "ratio: " + "; ".join(f"of {_listed(names)} over {base}" for base, names in over.items())
+        return "".join(f"ratio: relative to {base}" for base in over)
+    return "ratio: " + "; ".join(f"{_listed(names)} relative to {base}" for base, names in over.items())
 
 
 def _between(low: float, high: float, unit: str) -> str:
-    """ "36.4–47.7 µs": the unit once where both have the same."""
+    """ "36.4–47.7 µs": the unit appears once if both ends have the same."""
     if not math.isfinite(low):
         return ""
     one, other = text_of(low, unit), text_of(high, unit)
@@ -822,10 +850,10 @@ def _between(low: float, high: float, unit: str) -> str:
     return f"{one}–{other}"
 
 
-def titles(told: Values) -> list[str]:
-    return [case.title for case in told.cases]
+def titles(results: Values) -> list[str]:
+    return [case.title for case in results.cases]
 
 
-def test_titles(told: Values) -> str:
-    """What was asked, in words."""
-    return "; ".join(TESTS[test].title for test in told.tests)
+def test_titles(results: Values) -> str:
+    """The titles of the tests that were run."""
+    return "; ".join(TESTS[test].title for test in results.tests)

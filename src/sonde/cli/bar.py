@@ -17,11 +17,11 @@ from sonde.core.units import format_duration
 if TYPE_CHECKING:
     from rich.console import Console
 
-PERIOD_S = 0.2  # between two drawings; no thread of its own, since ranks may need this core
+PERIOD_S = 0.2  # between two drawings; there is no separate thread, because ranks may need this core
 
 
 class Bar:
-    """Draws what `start` and `progress` say; other events leave it as it is. Wiped away when left."""
+    """Draws the events `start` and `progress`; other events change nothing. Erased at the end."""
 
     def __init__(self, console: Console, title: str, budget_s: float | None = None) -> None:
         self.title, self.budget_s = title, budget_s
@@ -56,14 +56,14 @@ class Bar:
 
 
 def fraction(event: Event, budget_s: float | None) -> float:
-    """How far a run is, 0 to 1. It ends when all cells are decided or the budget is spent."""
+    """The progress of a run, 0 to 1. It ends when all cells are decided or the budget is spent."""
     cells = _decided(event) / event["cells"] if event["cells"] else 0.0
     spent = event["elapsed_s"] / budget_s if budget_s else 0.0
     return float(min(1.0, max(cells, spent)))
 
 
 def caption(event: Event, title: str, budget_s: float | None) -> str:
-    """The words beside the bar: epoch, cells, samples, time; or what the event itself has as `note`."""
+    """The text next to the bar: epoch, cells, samples, time; or the event's `note`."""
     if isinstance(note := event.get("note"), str):
         return f"{title}  {note}  {_clock(event['elapsed_s'])}"
     samples = f"{event['samples']:,}".replace(",", " ")
@@ -73,7 +73,7 @@ def caption(event: Event, title: str, budget_s: float | None) -> str:
 
 
 def _decided(event: Event) -> int:
-    """Cells that are done with. A probe whose steps visit several cells counts these apart from steps."""
+    """The number of finished cells. A probe whose steps measure several cells counts these separately from steps."""
     decided = event.get("decided")
     return decided if isinstance(decided, int) else int(event["done"])
 

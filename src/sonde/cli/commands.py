@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Command:
-    """Where a command is found and what --help says of it, so that --help need not load it."""
+    """The place of a command and its line in --help, so that --help need not load it."""
 
     module: str
     attribute: str
@@ -34,15 +34,15 @@ COMMANDS = {
         "sonde.survey.cli", "command", "Quick form of every room, ending in one report.", FILES
     ),
     "check": Command(
-        "sonde.survey.cli", "check", "Hold this machine against limits; exit 1 on a finding.", FILES
+        "sonde.survey.cli", "check", "Compare this machine with limits; exit 1 on a finding.", FILES
     ),
     "report": Command("sonde.report.cli", "command", "One self-contained HTML page from datasets.", HERE),
     "data": Command("sonde.data.cli", "group", "Validate, convert, compare, recover any dataset.", HERE),
     "cluster": Command(
-        "sonde.cluster.cli", "group", "Nodes on this machine to try parallel programs on.", HERE
+        "sonde.cluster.cli", "group", "Virtual nodes on this machine for tests of parallel programs.", HERE
     ),
     "doctor": Command(
-        "sonde.cli.doctor", "command", "What was built, what works here, what to install.", HERE
+        "sonde.cli.doctor", "command", "Show what is built, what works here, what to install.", HERE
     ),
 }
 
@@ -59,7 +59,7 @@ class Root(click.Group):
     def resolve_command(
         self, context: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] in COMMANDS:  # known before it loads, so that a failure to load is told as this room's
+        if args[0] in COMMANDS:  # set before it loads, so that a failure to load is reported for this room
             context.ensure_object(Settings).command = [args[0]]
         return super().resolve_command(context, args)
 
@@ -70,7 +70,7 @@ class Root(click.Group):
                 formatter.write_dl(rows, col_spacing=4)
 
     def shell_complete(self, context: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Offers the table's names without loading what they stand for."""
+        """Offer the table's names without loading their commands."""
         from click.shell_completion import CompletionItem
 
         names = [(name, entry.text) for name, entry in COMMANDS.items() if name.startswith(incomplete)]
@@ -79,7 +79,7 @@ class Root(click.Group):
 
 
 def load(name: str) -> click.Command:
-    """The click command behind a name of the table.
+    """The click command for a name of the table.
 
     Raises
     ------
@@ -94,11 +94,11 @@ def load(name: str) -> click.Command:
         if entry.module.startswith(missing):
             what = "not part of this installation"
         elif missing.startswith("sonde."):
-            what = f"not whole in this installation: {missing} is missing"
-        hint = "'sonde doctor' says what is missing and what to install"
+            what = f"incomplete in this installation: {missing} is missing"
+        hint = "'sonde doctor' shows what is missing and what to install"
         raise EnvironmentFailure("core.room_missing", what, hint) from error
     except (ImportError, AttributeError) as error:
-        hint = "build it again ('make setup'), or ask 'sonde doctor'"
+        hint = "build it again ('make setup'), or run 'sonde doctor'"
         raise EnvironmentFailure("core.room_missing", f"does not load: {error}", hint) from error
     assert isinstance(command, click.Command)
     return arrange(command)
@@ -107,7 +107,7 @@ def load(name: str) -> click.Command:
 @click.group(
     cls=Root,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
-    epilog="sonde <command> --help tells more. Docs: docs/reference/cli.md",
+    epilog="More: sonde <command> --help. Docs: docs/reference/cli.md",
     subcommand_metavar="COMMAND [VERB]",
 )
 @click.version_option(sonde.__version__, message="sonde %(version)s")
@@ -115,5 +115,5 @@ def load(name: str) -> click.Command:
 def root() -> None:
     """See, steer and swap the layers between a parallel application and the hardware.
 
-    Each command says what its layer costs, from measurements that can be checked again years later.
+    Each command reports the cost of its layer, from measurements that can be checked again years later.
     """

@@ -23,33 +23,33 @@ from sonde.core.printable import SPELT, encodable, one_line, printable, printabl
 if TYPE_CHECKING:
     from rich.console import Console as Rich
 
-MARKS = {"✓": "green", "!": "yellow", "✗": "red"}  # cells of a table that are nothing else
+MARKS = {"✓": "green", "!": "yellow", "✗": "red"}  # cells of a table that contain only a mark
 WIDEST = 110  # columns; longer lines are hard to read
-# A command within words: "... with: sonde io show a.nc", "run 'make setup' again".
-# Between a number and its unit no line breaks.
+# A command within a text: "... with: sonde io show a.nc", "run 'make setup' again".
+# No line breaks between a number and its unit.
 _UNITS = r"(?:%|[nµm]?s|min|h|[kKMGT]?i?B(?:/s)?|[kMG]? ?(?:/s|messages/s)|[mkM]?[WJ]|[kMG]?Hz|°C)(?![\w])"
 UNIT = re.compile(rf"(?<=\d) (?={_UNITS})")
-# A number as it stands in a cell, with its sign, its unit and what belongs to it: "-5.9 %", "1e-05", "2026-11-26".
+# A number in a cell, with its sign, its unit and similar parts: "-5.9 %", "1e-05", "2026-11-26".
 NUMBER = re.compile(
     rf"\d{{4}}-\d\d-\d\d|(?:(?<!\w)[-+±−~≈≤≥<>])?\d(?:[.,:]?\d)*(?:[eE][-+]?\d+)?(?: ?{_UNITS})?"
 )
 COMMAND = re.compile(r"(?<=: )(?:sonde|pip) [^;]*|'(?:sonde|pip|make|mount) [^']*'")
 
 
-def foreseen(words: Sequence[str]) -> Settings:
-    """Console options as the words show them before they are parsed, for errors on the way there."""
-    words = words[: words.index("--")] if "--" in words else words
-    settings = Settings(json="--json" in words, debug="--debug" in words)
-    for word, value in zip(words, [*words[1:], ""]):
-        if word == "--color" and value in ("always", "never"):
+def foreseen(arguments: Sequence[str]) -> Settings:
+    """Console options read from the command line before it is parsed, for errors on the way there."""
+    arguments = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    settings = Settings(json="--json" in arguments, debug="--debug" in arguments)
+    for argument, value in zip(arguments, [*arguments[1:], ""]):
+        if argument == "--color" and value in ("always", "never"):
             settings.color = value
-        elif word in ("--color=always", "--color=never"):
-            settings.color = word.removeprefix("--color=")
+        elif argument in ("--color=always", "--color=never"):
+            settings.color = argument.removeprefix("--color=")
     return settings
 
 
 class Console:
-    """Renders an Outcome or a Fault as the settings ask, and says with which code to exit."""
+    """Prints an Outcome or a Fault as the settings require, and returns the exit code."""
 
     def __init__(self, settings: Settings, out: TextIO | None = None, err: TextIO | None = None) -> None:
         self.settings = settings
@@ -57,10 +57,12 @@ class Console:
         settings.bar, settings.say, settings.screen = self.bar, self.say, self.screen
         for stream in (self.out, self.err):
             if hasattr(stream, "reconfigure"):
-                stream.reconfigure(errors=SPELT)  # a terminal without µ must not end a run, nor lose the unit
+                stream.reconfigure(
+                    errors=SPELT
+                )  # a terminal without µ must neither end a run nor lose the unit
 
     def show(self, outcome: Outcome) -> int:
-        """Prints a command's result. Its exit code is the same when the reader of stdout has gone."""
+        """Print a command's result. The exit code does not change when the reader of stdout has gone."""
         with suppress(streams.ReaderGone):
             self._result(outcome)
             self.out.flush()
@@ -80,37 +82,37 @@ class Console:
                 outcome.as_json() | ({} if outcome.document is None else {"document": outcome.document})
             )
         elif outcome.document is not None:
-            # A file, or who reads a pipe, gets every byte: it may be data.
+            # A file or the reader of a pipe gets every byte: it may be data.
             self.out.write(printable(outcome.document) if _is_terminal(self.out) else outcome.document)
         else:
             self._render(outcome)
 
     def fail(self, fault: Fault, error: BaseException) -> int:
-        """Prints what went wrong."""
+        """Print an error."""
         room, verb, *_ = [*self.settings.command, "", ""]
         if self.settings.debug:
             import traceback
 
             self.err.write(printable("".join(traceback.format_exception(error))))
-        told: dict[str, Any] = {"error": fault.as_json(), "room": room, "verb": verb}
+        document: dict[str, Any] = {"error": fault.as_json(), "room": room, "verb": verb}
         if fault.warnings:
-            told["warnings"] = [warning.as_json() for warning in fault.warnings]
+            document["warnings"] = [warning.as_json() for warning in fault.warnings]
         unwritable = isinstance(error, OSError) and error.filename == streams.STDOUT
-        if self.settings.json and not unwritable and self._took(told):
+        if self.settings.json and not unwritable and self._took(document):
             pass
         elif fault.exit == Exit.INTERRUPTED:
-            bare = fault.what == "interrupted"  # by Python, anywhere
+            bare = fault.what == "interrupted"  # raised by Python itself
             self.err.write(printable(f"\n{fault.what if bare or not room else f'{room}: {fault.what}'}\n"))
             self._message("  hint", "36", fault.hint, [])
         else:
-            for warning in fault.warnings:  # above it: what is read last is what it came to
+            for warning in fault.warnings:  # above the error, because the last line is the result
                 self._message("warning", "33", warning.evidence, [("hint", warning.hint)])
             what = f"{room}: {fault.what}" if room else fault.what
             self._message("error", "1;31", what, [("hint", fault.hint), ("log", fault.log)])
         return self.close(fault.exit)
 
     def _took(self, value: Any) -> bool:
-        """Prints JSON; False when stdout itself is what fails (`> /dev/full`)."""
+        """Prints JSON; False if stdout itself fails (`> /dev/full`)."""
         try:
             self._json(value)
             self.out.flush()
@@ -121,32 +123,34 @@ class Console:
         return True
 
     def help(self, text: str) -> int:
-        """A group without a verb: its help, as an error."""
+        """Print the help of a group without a verb, as an error."""
         self.err.write(printable(text) + "\n")
         return self.close(Exit.USAGE)
 
     def close(self, code: int) -> int:
-        """Flushes, so that a reader that has gone is noticed here and not at the interpreter's end."""
+        """Flush, so that a reader that has gone is noticed here and not at the interpreter's end."""
         self.out.flush()
         self.err.flush()
         return int(code)
 
     def say(self, text: str) -> None:
-        """A line for a person, at once; a line that begins with a blank is a command to copy, and is not wrapped."""
+        """Print a line for a person at once; a line that begins with a blank is a command to copy, and is not
+        wrapped.
+        """
         for line in printable(text).splitlines():
             self.err.write("".join(f"{part}\n" for part in _wrapped(line, _width(self.err))))
         self.err.flush()
 
     def screen(self, lines: Sequence[str]) -> None:
-        """A screenful in place of the one before; below it where stdout is no terminal."""
+        """Show a screenful in place of the one before; below it if stdout is not a terminal."""
         text = "".join(f"{printable(line)}\n" for line in lines)
-        # Home, each line to its end, then what is left below: nothing flickers, as clearing all first would.
+        # Go to the top, draw each line to its end, then clear below: clearing everything first would flicker.
         drawn = "\x1b[H" + text.replace("\n", "\x1b[K\n") + "\x1b[J" if _is_terminal(self.out) else text
         self.out.write(drawn)
         self.out.flush()
 
     def _pour(self, stream: Iterable[bytes]) -> None:
-        """Writes bytes to stdout. A terminal is not fed what would garble it, nor asked to show it in part."""
+        """Write bytes to stdout. A terminal gets only text, and only complete characters."""
         raw = self.out.buffer
         guarded = _is_terminal(self.out)
         decoder = codecs.getincrementaldecoder("utf-8")()
@@ -154,14 +158,14 @@ class Console:
             if guarded and not _readable(piece, decoder):
                 raise UsageError(
                     "core.binary",
-                    "this is no text, and stdout is a terminal",
-                    "name a file, or pipe it: ... | od -c",
+                    "this output is not text, and stdout is a terminal",
+                    "write it to a file, or pipe it: ... | od -c",
                 )
             raw.write(piece)
-            raw.flush()  # events of a daemon are read as they come
+            raw.flush()  # readers want events of a daemon at once
 
     def bar(self, title: str, budget_s: float | None = None) -> Progress:
-        """A progress bar on stderr where one is wanted, else something that draws nothing."""
+        """A progress bar on stderr if the settings want one, otherwise an object that draws nothing."""
         wanted = self.settings.progress
         if wanted == "never" or (wanted == "auto" and (self.settings.json or not _is_terminal(self.err))):
             return NullProgress()
@@ -183,7 +187,7 @@ class Console:
             width=_width(stream),
             force_terminal=colour or force,
             no_color=not colour,
-            # Sixteen colours follow the terminal's theme, so that dark and light both stay readable.
+            # Sixteen colours follow the terminal's theme, so that text stays readable on dark and light ones.
             color_system="standard" if colour else None,
             highlight=False,
             markup=False,
@@ -212,7 +216,7 @@ class Console:
             self.err.write((f"\x1b[{paint}m{head}\x1b[0m" if colour else head) + shown + "\n")
 
     def _render(self, outcome: Outcome) -> None:
-        """Draws into memory first: rich pads lines with blanks, which nobody wants to copy or to diff."""
+        """Draw into memory first: rich pads lines with blanks, which disturb copying and diffs."""
         from rich.padding import Padding
         from rich.text import Text
 
@@ -222,10 +226,10 @@ class Console:
         with rich.capture() as drawn:
             if outcome.verdict:
                 mark, colour = ("✓", "green") if good else ("!", "yellow")
-                told = "\n".join(
+                verdict = "\n".join(
                     part for line in outcome.verdict.splitlines() for part in _wrapped(line, rich.width - 2)
                 )
-                rich.print(_hanging(Text(mark, f"bold {colour}"), Text(told, "bold")))
+                rich.print(_hanging(Text(mark, f"bold {colour}"), Text(verdict, "bold")))
             for line in outcome.lines:
                 for part in _wrapped(line, rich.width - 2):
                     rich.print(Text(f"  {part}"), soft_wrap=True)
@@ -240,17 +244,18 @@ class Console:
                     rich.print(
                         Text("  next: ", "cyan").append(_next(finding, rich.width), "default"), soft_wrap=True
                     )
-            made = outcome.values.get("report") or outcome.dataset  # the page is what was asked for
-            if made:
+            path = outcome.values.get("report") or outcome.dataset  # the user asked for the page
+            if path:
                 rich.print()
-                rich.print(Text("→ ", "cyan").append(made, "default"), soft_wrap=True)
+                rich.print(Text("→ ", "cyan").append(path, "default"), soft_wrap=True)
         to.write("".join(f"{_trimmed(line)}\n" for line in drawn.get().splitlines()))
-        to.flush()  # before what follows on stderr
+        to.flush()  # before the texts on stderr
 
 
 def plain(value: Any) -> Any:
-    """A value that JSON can hold: NaN and infinities become null, numpy's numbers plain ones, paths texts; a
-    byte of a name that is no text is its number, for half a character is no text to most readers of JSON."""
+    """A value that JSON can hold: NaN and infinities become null, numpy's numbers plain ones, paths texts. A byte of a
+    name that is no text becomes its number, because most readers of JSON refuse surrogates.
+    """
     if isinstance(value, dict):
         return {encodable(str(key)): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
@@ -267,9 +272,9 @@ def plain(value: Any) -> Any:
 
 
 def _printable(outcome: Outcome, encoding: str) -> Outcome:
-    """The parts of it that are drawn: names, and what others wrote, are in any of them.
+    """The drawn parts of an outcome: each of them may contain names and texts of others.
 
-    What the encoding lacks is spelt before it is laid out: a spelling may take more columns.
+    Characters outside of the encoding are spelt before the layout: a spelling may take more columns.
     """
 
     def of(text: str) -> str:
@@ -286,7 +291,7 @@ def _printable(outcome: Outcome, encoding: str) -> Outcome:
     findings = [
         replace(one, text=of(one.text), code=of(one.code), next=of(one.next)) for one in outcome.findings
     ]
-    values = {"report": cell(str(made))} if (made := outcome.values.get("report")) else {}
+    values = {"report": cell(str(page))} if (page := outcome.values.get("report")) else {}
     return replace(
         outcome,
         verdict=of(outcome.verdict),
@@ -299,8 +304,9 @@ def _printable(outcome: Outcome, encoding: str) -> Outcome:
 
 
 def _wrapped(line: str, width: int) -> list[str]:
-    """Lines of at most `width` columns. No word is broken: it may be a path. A command is left whole: a terminal copies
-    it as the one line that it is, even where it shows it as two."""
+    """Lines of at most `width` columns. No word is broken: it may be a path. A command stays one line: a terminal
+    copies it as one line, even if it shows it as two.
+    """
     import textwrap
 
     if line.startswith(" "):
@@ -311,7 +317,7 @@ def _wrapped(line: str, width: int) -> list[str]:
 
 
 def _next(finding: Finding, width: int) -> str:
-    """What to do about a finding, as it follows "  next: ": a command whole; words in lines under each other."""
+    """The advice of a finding after "  next: ": a command unbroken; words in wrapped lines."""
     if finding.is_command:
         return finding.next
     head = len("  next: ")
@@ -319,12 +325,12 @@ def _next(finding: Finding, width: int) -> str:
 
 
 def _trimmed(line: str) -> str:
-    """A line without blanks at its end; a colour that is switched off behind them stays switched off."""
+    """A line without blanks at its end; a colour that is switched off after them stays switched off."""
     return re.sub(r"(?: |\x1b\[[0-9;]*m)+$", lambda end: end[0].replace(" ", ""), line)
 
 
 def _readable(piece: bytes, decoder: codecs.IncrementalDecoder) -> bool:
-    """Whether a terminal can show it. The decoder keeps a character that a piece's end cuts."""
+    """Whether a terminal can show the piece. The decoder holds a character that the end of the piece cuts."""
     try:
         return all(char.isprintable() or char in "\t\n\r" for char in decoder.decode(piece))
     except UnicodeDecodeError:
@@ -339,17 +345,17 @@ def _is_terminal(stream: TextIO) -> bool:
 
 
 def _width(stream: TextIO) -> int:
-    """Columns to fill: $COLUMNS, else the terminal's up to WIDEST, else 80."""
+    """The number of columns to use: $COLUMNS, else the terminal's up to WIDEST, else 80."""
     if (asked := os.environ.get("COLUMNS", "")).isdecimal() and int(asked) > 0:
         return int(asked)
     try:
         return min(WIDEST, os.get_terminal_size(stream.fileno()).columns) or 80
-    except (OSError, ValueError):  # no terminal, no descriptor, closed
+    except (OSError, ValueError):  # not a terminal, no descriptor, or closed
         return 80
 
 
 def _hanging(mark: Any, text: Any) -> Any:
-    """Text beside a mark, wrapped so that its lines begin under each other."""
+    """Text next to a mark, wrapped so that its lines begin at the same column."""
     from rich.table import Table as Grid
 
     grid = Grid.grid(padding=(0, 1, 0, 0))
@@ -359,15 +365,17 @@ def _hanging(mark: Any, text: Any) -> Any:
     return grid
 
 
-# Behind these a name may go on in the next line, but within a number.
+# After these characters a name may continue on the next line, except within a number.
 _SEAMS = re.compile(r"(?<=[_/=.,:;-])(?!:)(?=.)|(?<= )")
-_LEAST = 8  # columns, of what is cut into lines
-_BETWEEN = 3  # columns of a table, in columns of the terminal
+_LEAST = 8  # columns, at least, of a text that is cut into lines
+_BETWEEN = 3  # space between two columns of a table
 
 
 def _widths(table: Table, width: int) -> list[int] | None:
-    """Of the columns of a table that is wider than the terminal: words and names give way, the widest first, then
-    numbers, between their words. None where it fits as it is; [] where no width leaves each number in one piece."""
+    """The widths of the columns of a table that is wider than the terminal. Words and names shrink first, from the
+    widest column on, then numbers, between their words. None if the table fits unchanged; [] if no widths leave every
+    number in one piece.
+    """
     cells = [[row[k] for row in table.rows] for k in range(len(table.columns))]
     widest = [max(map(len, (head, *below)), default=0) for head, below in zip(table.columns, cells)]
     room = width - _BETWEEN * (len(widest) - 1)
@@ -387,7 +395,7 @@ def _widths(table: Table, width: int) -> list[int] | None:
     floor = next((one for one in map(least, (len, _longest_word)) if sum(one) <= room), None)
     if floor is None:
         return []
-    for k in table.right:  # a head of several words may take several lines
+    for k in table.right:  # a head with several words may take several lines
         widest[k] -= min(widest[k] - floor[k], sum(widest) - room)
     while sum(widest) > room:
         widest[max((k for k in range(len(widest)) if widest[k] > floor[k]), key=widest.__getitem__)] -= 1
@@ -403,7 +411,7 @@ def _longest_number(text: str) -> int:
 
 
 def _in_lines(cell: str, width: int) -> str:
-    """A cell in lines of at most `width`, broken where a name has a seam, or else anywhere, but not within a number."""
+    """A cell in lines of at most `width`, broken at a seam of a name, else anywhere except within a number."""
     whole = {at for found in NUMBER.finditer(cell) for at in range(found.start() + 1, found.end())}
     seams = [found.start() for found in _SEAMS.finditer(cell) if found.start() not in whole]
     lines, begin = [], 0
@@ -411,7 +419,7 @@ def _in_lines(cell: str, width: int) -> str:
         fits = [at for at in seams if begin < at and len(cell[begin:at].rstrip()) <= width]
         anywhere = (at for at in range(min(begin + width, len(cell)), begin, -1) if at not in whole)
         end = fits[-1] if fits else next(anywhere, None)
-        if end is None:  # one number that is wider than the column
+        if end is None:  # a single number that is wider than the column
             end = next(at for at in range(begin + width, len(cell) + 1) if at not in whole)
         lines.append(cell[begin:end].rstrip())
         begin = end
@@ -419,7 +427,7 @@ def _in_lines(cell: str, width: int) -> str:
 
 
 def _below_each_other(table: Table, width: int) -> Any:
-    """A table of which the terminal has no place for one row: each row's cells below each other, with their names."""
+    """A table that is too wide for the terminal: the cells of each row below each other, with their names."""
     from rich.text import Text
 
     names = max((len(name) for name in table.columns), default=0)

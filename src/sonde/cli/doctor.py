@@ -1,4 +1,4 @@
-"""`sonde doctor`: what was built, what works here and now, what to install for the rest."""
+"""`sonde doctor`: what is built, what works here, and what to install for the rest."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from sonde.core.options import common
 from sonde.core.outcome import Outcome, Table
 from sonde.core.room import rooms as all_rooms
 
-# Of parts of Sonde that are no rooms: checks that must be good, and checks whose missing parts are shown beside them.
+# Parts of Sonde that are not rooms: checks that must be good, and checks whose missing parts are shown next to them.
 PARTS = {
     "data": (("netcdf",), ("netcdf", "parquet")),
     "report": (("netcdf", "report"), ("report", "paper", "browser")),
 }
 
-# How a mark is called in JSON.
+# The names of the marks in JSON.
 MARKS = {GOOD: "good", POOR: "poor", NONE: "none", FACT: "fact"}
 
 
 @click.command()
 @common()
 def command() -> Outcome:
-    """Say what was built, what works here and now, and what to install for the rest.
+    """Show what is built, what works here, and what to install for the rest.
 
-    Everything is tried, not guessed: two ranks are started with each MPI, one process reads another's memory,
-    a file is written and read back. Takes a few seconds; changes nothing.
+    Everything is tried, not guessed: each MPI starts two ranks, one process reads another's memory, a file is written
+    and read back. It takes a few seconds and changes nothing.
     """
     here = Here()
-    _ = here.machine  # once, before the threads that want it
+    _ = here.machine  # once, before the threads that need it
     return diagnose(ask(list(checks().values()), here), here.machine)
 
 
@@ -95,7 +95,7 @@ def _state(
     asks: Sequence[str],
     answers: Mapping[str, Answer],
 ) -> dict[str, Any]:
-    """Whether a part of Sonde works here, and what it lacks. any_of, all_of, asks: as of `core.room.Room`."""
+    """Whether a part of Sonde works here, and what is missing. any_of, all_of, asks: as in `core.room.Room`."""
     built = not any_of or any(answers[check].values.get("built") for check in any_of)
     works = built and (not any_of or any(_works(answers[check]) for check in any_of))
     works = works and all(_works(answers[check]) for check in all_of)

@@ -1,4 +1,4 @@
-"""Where `sonde` begins and ends: parse, run, Outcome, render, exit code."""
+"""The beginning and the end of `sonde`: parse, run, Outcome, render, exit code."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from sonde.core.outcome import Outcome
 
 
 def age_s() -> float:
-    """How long ago this process was started, s; 0 where the kernel does not tell.
+    """The age of this process, s; 0 if the kernel does not report it.
 
-    Source: proc(5), /proc/pid/stat, field 22, counted behind the name, which may hold blanks.
+    Source: proc(5), /proc/pid/stat, field 22, counted after the name, which may hold blanks.
     """
     try:
         with open("/proc/self/stat") as stat:
@@ -36,15 +36,15 @@ def age_s() -> float:
 
 @contextmanager
 def _libraries_silent(debug: bool) -> Iterator[None]:
-    """Warnings of libraries, also those that they log, are for whoever writes programs with them: a user gets Sonde's
-    own. --debug, -W and PYTHONWARNINGS let them through.
+    """Hide warnings of libraries, also logged ones: they are for programmers, and a user gets Sonde's own warnings.
+    --debug, -W and PYTHONWARNINGS show them.
     """
     if debug or sys.warnoptions:
         yield
         return
     import logging
 
-    silent = logging.NullHandler()  # without any, warnings that are logged go to stderr
+    silent = logging.NullHandler()  # without a handler, logged warnings go to stderr
     logging.getLogger().addHandler(silent)
     try:
         with warnings.catch_warnings():
@@ -54,37 +54,42 @@ def _libraries_silent(debug: bool) -> Iterator[None]:
         logging.getLogger().removeHandler(silent)
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    """Runs a command line and returns its exit code. words: after the program's name; None: its own."""
-    if words is not None:  # the process is another's, and so are its signals
-        return _main(words)
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored, and stays so
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line and return its exit code. arguments: those after the program's name; None: its own."""
+    if arguments is not None:  # the process belongs to the caller, and so do its signals
+        return _main(arguments)
+    if (
+        signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    ):  # otherwise it is ignored, and stays ignored
         signal.signal(signal.SIGINT, interrupt.once)
     code = _main(None)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is said: a late Ctrl-C changes no exit code
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the output is complete: a late Ctrl-C changes no exit code
     return code
 
 
-def _main(words: Sequence[str] | None) -> int:
-    alone = words is None  # else the process is another's, and so is its environment
+def _main(arguments: Sequence[str] | None) -> int:
+    alone = arguments is None  # otherwise the process belongs to the caller, and so does its environment
     loading_s = age_s() if alone else 0.0
-    words = list(sys.argv[1:] if words is None else words)
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
     if alone:
         streams.secure()
     if task := os.environ.get("_SONDE_COMPLETE"):
         from click.shell_completion import shell_complete
 
         return shell_complete(root, {}, "sonde", "_SONDE_COMPLETE", task)
-    if dataset := sys.modules.get("sonde.core.dataset"):  # where main is called more than once
+    if dataset := sys.modules.get("sonde.core.dataset"):  # if main is called more than once
         dataset.begin()
-    settings = foreseen(words)
+    settings = foreseen(arguments)
     settings.began -= loading_s
     console = Console(settings)
     try:
         if alone:
             for line in surroundings.make_safe(os.environ):
                 settings.say(f"warning: {line}")
-        with root.make_context("sonde", words, obj=settings) as context, _libraries_silent(settings.debug):
+        with (
+            root.make_context("sonde", arguments, obj=settings) as context,
+            _libraries_silent(settings.debug),
+        ):
             outcome = root.invoke(context)
         if not isinstance(outcome, Outcome):
             line = " ".join(["sonde", *settings.command])
@@ -95,7 +100,7 @@ def _main(words: Sequence[str] | None) -> int:
         return console.help(bare.format_message())
     except click.exceptions.Exit as done:  # --help and --version have printed
         return console.close(done.exit_code)
-    except streams.ReaderGone:  # while a command prints over and over: `sonde power watch | head`
+    except streams.ReaderGone:  # while a command prints repeatedly: `sonde power watch | head`
         return int(Exit.DONE)
     except (Exception, KeyboardInterrupt) as error:
         return console.fail(fault_of(error), error)

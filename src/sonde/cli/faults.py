@@ -1,4 +1,4 @@
-"""From any exception to what the user is told: the same four things every time, and an exit code."""
+"""From any exception to the message for the user: always the same four parts, and an exit code."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Fault:
-    """What failed, what to type next, where the log is, and with which code to exit. See core/errors.py.
+    """What failed, what to type next, where the log is, and the exit code. See core/errors.py.
 
-    warnings: what was known before it failed.
+    warnings: those known before the failure.
     """
 
     code: str
@@ -38,7 +38,7 @@ class Fault:
         return {"code": self.code, "what": self.what, "hint": self.hint, "log": self.log}
 
 
-# The machine's refusals, wherever they come up; any other OSError is a mistake of ours.
+# Refusals of the machine, wherever they occur; any other OSError is a mistake of ours.
 _MACHINE = {
     errno.ENOSPC: "make room there, or choose another place with --output",
     errno.EDQUOT: "make room there, or choose another place with --output",
@@ -48,12 +48,12 @@ _MACHINE = {
     errno.EIO: "the device is failing; see dmesg",
     errno.EMFILE: "raise the limit of open files with ulimit -n",
     errno.ENFILE: "too many files are open on this machine",
-    errno.ENOMEM: "free some memory, or ask for less",
+    errno.ENOMEM: "free some memory, or request less",
 }
 
 
 def fault_of(error: BaseException) -> Fault:
-    """What to tell about an exception that left a command."""
+    """The message about an exception that left a command."""
     if isinstance(error, SondeError):
         return Fault(error.code, error.what, error.hint, error.log, error.exit, error.warnings)
     if isinstance(error, click.ClickException):
@@ -65,11 +65,13 @@ def fault_of(error: BaseException) -> Fault:
         reason = (error.strerror or str(error)).lower()
         return Fault("core.refused", f"{where}{reason}", _MACHINE[error.errno], exit=Exit.ENVIRONMENT)
     if isinstance(error, FileNotFoundError) and _folder_is_gone():
-        what = "the current folder was removed, and the command has to write or look for files in it"
-        return Fault("core.no_folder", what, "go to a folder that exists: cd", exit=Exit.ENVIRONMENT)
-    dataset = sys.modules.get("sonde.core.dataset")  # loaded by whatever has read one; --help must be quick
-    if dataset is not None and (told := dataset.blamed(error, _room_check)):
-        return fault_of(told)
+        what = "the current folder was removed, but the command needs it for its files"
+        return Fault("core.no_folder", what, "change to a folder that exists: cd", exit=Exit.ENVIRONMENT)
+    dataset = sys.modules.get(
+        "sonde.core.dataset"
+    )  # loaded by any command that has read one; --help must be quick
+    if dataset is not None and (data_error := dataset.blamed(error, _room_check)):
+        return fault_of(data_error)
     if isinstance(error, MemoryError):
         reason = f"not enough memory{f': {error}' if str(error) else ''}"
         return Fault("core.refused", reason, _MACHINE[errno.ENOMEM], exit=Exit.ENVIRONMENT)
@@ -86,26 +88,26 @@ def _folder_is_gone() -> bool:
         os.getcwd()
     except FileNotFoundError:
         return True
-    except OSError:  # such as a folder above that may not be read
+    except OSError:  # such as a folder above that must not be read
         return False
     return False
 
 
 def _room_check(path: Path, any_size: bool) -> Check:
-    """Returns the check of a dataset's room; loaded only once something went wrong."""
+    """The check of a dataset's room; loaded only after an error."""
     from sonde.data.validate import room_check
 
     return room_check(path, any_size)
 
 
 def _usage(error: click.ClickException) -> Fault:
-    """click's complaints in our words, each with the nearest thing there is."""
+    """click's messages in our words, each with the nearest known name."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "sonde"
     name = path.split()[-1]
     message = error.message.rstrip(".")
-    # click's parser does not tell which command it was parsing for.
-    more = f"'{path} --help' tells more" if context else "the same line with --help tells more"
+    # click's parser does not report the command that it was parsing for.
+    more = f"more: '{path} --help'" if context else "more: the same line with --help"
 
     def say(code: str, what: str, hint: str = more) -> Fault:
         return Fault(code, what, hint, exit=Exit.USAGE)
@@ -115,7 +117,7 @@ def _usage(error: click.ClickException) -> Fault:
     if (match := re.match(r"No such command '(.*)'", message)) and context:
         near = nearest(match[1], context.command.list_commands(context))
         what = f"sonde has no command '{match[1]}'" if name == "sonde" else f"there is no verb '{match[1]}'"
-        return say("core.no_command", what + near, f"'{path} --help' lists what there is")
+        return say("core.no_command", what + near, f"'{path} --help' lists them")
     if isinstance(error, click.MissingParameter) and error.param:
         usage = context.get_usage().replace("Usage: ", "") if context else ""
         return say(
@@ -133,17 +135,17 @@ def _usage(error: click.ClickException) -> Fault:
     if match := re.match(r"Option '(.*)' does not take a value", message):
         return say("core.bad_value", f"{match[1]} takes no value")
     if match := re.match(r"Got unexpected extra arguments? \((.*)\)", message):
-        return say("core.extra", f"{name} does not know what to do with '{match[1]}'")
+        return say("core.extra", f"{name} does not accept the argument '{match[1]}'")
     return say("core.usage", message[:1].lower() + message[1:])
 
 
 def _no_option(option: str, context: click.Context) -> tuple[str, str]:
-    """What to say of an option that a command does not have, and the hint."""
+    """The message about an option that a command does not have, and the hint."""
     path = context.command_path
     if isinstance(context.command, click.Group) and option.lstrip("-").replace("-", "_") in SHARED:
         between = "<room> <verb>" if context.parent is None else "<verb>"
-        return f"{option} belongs behind the verb", f"{path} {between} {option} ..."
-    # Dashes are the same in all and would make any two options look alike.
+        return f"{option} must follow the verb", f"{path} {between} {option} ..."
+    # All options have the same dashes, which would make any two options look alike.
     known = [name.lstrip("-") for param in context.command.params for name in param.opts]
     near = nearest(option.lstrip("-"), known).replace("nearest: ", "nearest: --")
-    return f"{path.split()[-1]} has no option {option}{near}", f"'{path} --help' lists what there is"
+    return f"{path.split()[-1]} has no option {option}{near}", f"'{path} --help' lists them"

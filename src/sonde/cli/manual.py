@@ -19,14 +19,14 @@ EXITS = {
     Exit.FINDING: "finding (check, diff, noise run)",
     Exit.USAGE: "usage",
     Exit.ENVIRONMENT: "environment",
-    Exit.INCOMPLETE: "a requested cell has no data, or nothing can be said",
+    Exit.INCOMPLETE: "a requested cell has no data, or the result is inconclusive",
     Exit.INTERNAL: "internal",
     Exit.INTERRUPTED: "interrupted, saved",
 }
 
 
 def commands() -> Iterator[tuple[Words, click.Command]]:
-    """Every command with its words, the root first. A room that does not load is left out."""
+    """Every command with its words, the root first. Rooms that do not load are left out."""
     yield (), root
     for name in COMMANDS:
         try:
@@ -63,8 +63,8 @@ def page(words: Words, command: click.Command) -> str:
     if isinstance(command, click.Group):
         lines.append(".SH COMMANDS")
         for child in command.list_commands(context):
-            told = COMMANDS[child].text if command is root else _short(command.get_command(context, child))
-            lines += [".TP", f"\\fB{_escaped(child)}\\fR", _escaped(told)]
+            summary = COMMANDS[child].text if command is root else _short(command.get_command(context, child))
+            lines += [".TP", f"\\fB{_escaped(child)}\\fR", _escaped(summary)]
     lines.append(".SH OPTIONS")
     for param in command.get_params(context):
         if record := param.get_help_record(context):
@@ -101,7 +101,9 @@ def _paragraphs(text: str) -> list[str]:
 
 
 def _escaped(text: str) -> str:
-    """roff's own characters taken literally: backslashes, dashes to be copied, a dot that begins a line."""
+    """Text with roff's special characters escaped: backslashes, dashes to be copied, a dot at the beginning of a
+    line.
+    """
     plain = text.replace("\\", "\\e").replace("-", "\\-").strip()
     return f"\\&{plain}" if plain.startswith((".", "'")) else plain
 
@@ -111,5 +113,5 @@ def _quoted(text: str) -> str:
 
 
 if __name__ == "__main__":
-    for made in write(Path(sys.argv[1] if len(sys.argv) == 2 else "man")):
-        print(made)
+    for path in write(Path(sys.argv[1] if len(sys.argv) == 2 else "man")):
+        print(path)

@@ -1,7 +1,7 @@
-"""Standard streams as a command needs them, whatever the shell handed on: closed, full, without a reader, or slow.
+"""Standard streams that a command can rely on, even if the shell passed them closed, full, without a reader, or slow.
 
-A descriptor below 3 that is closed is dangerous: the next file that is opened gets its number, and a library that
-prints then writes into a dataset.
+A closed descriptor below 3 is dangerous: the next opened file gets its number, and a library that prints then writes
+into a dataset.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ STDOUT = "standard output"
 
 
 class ReaderGone(BrokenPipeError):
-    """The reader of standard output has ended, as in `sonde ... | head -1`. This is no fault of a command."""
+    """The reader of standard output has ended, as in `sonde ... | head -1`. This is not a fault of the command."""
 
 
 class Descriptor(io.FileIO):
     """One of the two descriptors that a command prints to.
 
-    A write waits where the descriptor does not (O_NONBLOCK, which another program may have set for all that share it).
-    After the first failure the descriptor leads to /dev/null, so that the interpreter's end does not fail once more.
-    must_arrive: whether a failure is raised, as ReaderGone or OSError; else the text is lost and the command goes on.
+    A write waits even if the descriptor does not (O_NONBLOCK, which another program may have set for all that share
+    it). After the first failure the descriptor leads to /dev/null, so that the interpreter's end does not fail again.
+    must_arrive: whether a failure is raised, as ReaderGone or OSError; otherwise the text is lost and the command goes
+    on.
     """
 
     def __init__(self, number: int, must_arrive: bool) -> None:
@@ -52,23 +53,23 @@ class Descriptor(io.FileIO):
 
 
 def discard(number: int) -> None:
-    """Lets a descriptor lead to /dev/null."""
+    """Redirect a descriptor to /dev/null."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, number)
     os.close(nothing)
 
 
 def secure() -> None:
-    """Opens the standard streams that are closed, and makes the others as `Descriptor` says.
+    """Open the standard streams that are closed, and turn the others into a `Descriptor`.
 
-    What takes the place of a closed one ends with exec: a program that is traced finds closed what the user closed.
+    The replacement of a closed stream ends with exec: a traced program finds closed the streams that the user closed.
     Standard input fails when it is read, as a closed one does: an empty input would count as data.
     """
     for number, mode in enumerate((os.O_WRONLY, os.O_RDWR, os.O_RDWR)):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, mode)  # gets the lowest number that is free: this one
+            os.open(os.devnull, mode)  # gets the lowest free number, which is this one
     if sys.stdin is None:
         sys.stdin = open(0, closefd=False)  # noqa: SIM115
     sys.stdout = _stream(sys.stdout, 1, must_arrive=True)
@@ -77,7 +78,7 @@ def secure() -> None:
 
 def _stream(old: TextIO | None, number: int, must_arrive: bool) -> TextIO:
     if old is not None and not (isinstance(old, io.TextIOWrapper) and old.fileno() == number):
-        return old  # somebody took its place, and reads it
+        return old  # it has been replaced, and its reader uses it
     raw = Descriptor(number, must_arrive)
     return io.TextIOWrapper(
         io.BufferedWriter(raw),

@@ -1,4 +1,4 @@
-"""Nodes on one machine: network namespaces on a bridge, for tests and studies of what runs in parallel."""
+"""Nodes on one machine: network namespaces on a bridge, for tests and studies of parallel programs."""
 
 from sonde.cluster.run import Cluster
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def group() -> None:
-    """Nodes on this machine, with names, addresses and a network of their own; needs root."""
+    """Nodes on this machine, each with its own name, address and network; needs root."""
 
 
 def _name(required: bool = True, text: str = "The cluster's name.") -> Callable[[Any], Any]:
@@ -29,24 +29,32 @@ def _name(required: bool = True, text: str = "The cluster's name.") -> Callable[
 @common()
 @_name()
 @click.option("--nodes", type=Whole(1), default="4", show_default=True, metavar="N", help="How many.")
-@click.option("--rate", type=RATE, metavar="RATE", help="What each node's link carries, each way: 1gbit.")
 @click.option(
-    "--delay", "delay_s", type=DURATION, metavar="TIME", help="How late is what goes into each link: 1ms."
+    "--rate", type=RATE, metavar="RATE", help="Rate of each node's link in each direction, such as 1gbit."
 )
 @click.option(
-    "--prefix", metavar="TEXT", help="Host names are this and a number, instead of NAME-0, NAME-1, ..."
+    "--delay",
+    "delay_s",
+    type=DURATION,
+    metavar="TIME",
+    help="Delay of packets that enter each link, such as 1ms.",
 )
-@click.option("--subnet", default="10.77.0.0/24", show_default=True, metavar="NET", help="Their addresses.")
+@click.option(
+    "--prefix", metavar="TEXT", help="Prefix of the host names, before a number; else NAME-0, NAME-1, ..."
+)
+@click.option(
+    "--subnet", default="10.77.0.0/24", show_default=True, metavar="NET", help="Subnet of the nodes."
+)
 @click.option(
     "--private",
     multiple=True,
     metavar="DIR",
-    help="Give each node a folder of its own there, in memory; may be repeated.",
+    help="Give each node its own folder at DIR, in memory; may be repeated.",
 )
 @click.option(
     "--gluster",
     metavar="DIR",
-    help="Mount GlusterFS there, of a brick in each node's memory.",
+    help="Mount GlusterFS at DIR, with a brick in each node's memory.",
 )
 def up(
     name: str,
@@ -60,9 +68,9 @@ def up(
 ) -> Outcome:
     """Build a cluster of nodes on this machine.
 
-    A bridge connects them, in a network of its own: nothing of the host's changes, and they reach neither it nor
-    what is beyond it. They see the host's files, and share its processors. The cluster stays until it is ended.
-    With --gluster they have a parallel file system as well: a volume called as the cluster.
+    A bridge connects the nodes in a network of their own. Nothing of the host changes, and the nodes reach neither the
+    host nor anything beyond it. They see the host's files and share its processors. The cluster stays until it is
+    ended. With --gluster the nodes also have a parallel file system: a volume with the cluster's name.
 
     \b
     sonde cluster up --name test --nodes 5 --rate 1gbit
@@ -81,13 +89,13 @@ def up(
         private=private,
         gluster=gluster,
     )
-    made = cluster.plan
+    built = cluster.plan
     return Outcome(
         "cluster",
         "up",
-        f"the cluster '{name}' is up: {plan.describe(made)}",
+        f"the cluster '{name}' is up: {plan.describe(built)}",
         lines=[
-            "Run something in it, and end it:",
+            "Run a command in it, and end it:",
             f"  {typed('sonde', 'cluster', 'exec', '--name', name, '--all', '--', 'hostname')}",
             f"  {typed('sonde', 'cluster', 'down', '--name', name)}",
         ],
@@ -95,36 +103,36 @@ def up(
             Table(
                 "Nodes",
                 ("node", "host name", "address"),
-                [(str(node), made.hostnames[node], made.addresses[node]) for node in made.nodes],
+                [(str(node), built.hostnames[node], built.addresses[node]) for node in built.nodes],
                 right=(0,),
             )
         ],
-        values={"cluster": _as_json(made, "up") | {"nodes": [_node(made, node) for node in made.nodes]}},
+        values={"cluster": _as_json(built, "up") | {"nodes": [_node(built, node) for node in built.nodes]}},
     )
 
 
-def _as_json(made: Plan, state: str) -> dict[str, Any]:
+def _as_json(cluster: Plan, state: str) -> dict[str, Any]:
     return {
-        "name": made.name,
+        "name": cluster.name,
         "state": state,
-        "subnet": made.subnet,
-        "rate_bit_s": made.rate,
-        "delay_s": made.delay_s,
-        "private": list(made.private),
-        "gluster": made.gluster or None,
+        "subnet": cluster.subnet,
+        "rate_bit_s": cluster.rate,
+        "delay_s": cluster.delay_s,
+        "private": list(cluster.private),
+        "gluster": cluster.gluster or None,
     }
 
 
-def _node(made: Plan, node: int) -> dict[str, Any]:
-    return {"node": node, "host": made.hostnames[node], "address": made.addresses[node]}
+def _node(cluster: Plan, node: int) -> dict[str, Any]:
+    return {"node": node, "host": cluster.hostnames[node], "address": cluster.addresses[node]}
 
 
 @group.command("exec", context_settings={"allow_interspersed_args": False})
 @common("ntasks")
 @_name()
-@click.option("--node", type=Whole(0), metavar="K", help="Run it in this node.  [default: 0]")
-@click.option("--nodes", metavar="LIST", help="Run it in these at once: 0,2-3, or host names.")
-@click.option("--all", "everywhere", is_flag=True, help="Run it in all at once.")
+@click.option("--node", type=Whole(0), metavar="K", help="Run the command in this node.  [default: 0]")
+@click.option("--nodes", metavar="LIST", help="Run the command in these nodes at once: 0,2-3, or host names.")
+@click.option("--all", "everywhere", is_flag=True, help="Run the command in all nodes at once.")
 @click.argument("command", nargs=-1, required=True, metavar="COMMAND...", type=click.UNPROCESSED)
 def exec_(
     name: str,
@@ -136,9 +144,9 @@ def exec_(
 ) -> Outcome:
     """Run a command in one node, in several at once, or as an MPI job across them.
 
-    In one node it has the terminal, or what comes on stdin. In several, each line of what it prints has the host's
-    name in front. With --ntasks it is started by mpirun, in as many ranks, spread evenly over the nodes, or over
-    those of --nodes. The exit code is the command's; of several the largest.
+    In one node the command has the terminal, or reads stdin. In several nodes each line of output begins with the
+    host's name. With --ntasks mpirun starts the command in that number of ranks, spread evenly over the nodes, or over
+    those of --nodes. The exit code is the command's; with several commands it is the largest.
 
     \b
     sonde cluster exec --name test --node 2 -- ip addr
@@ -149,27 +157,27 @@ def exec_(
 
     if sum((node is not None, nodes is not None, everywhere)) > 1:
         raise UsageError(
-            "cluster.two_places", "--node, --nodes and --all exclude each other", "give one of them"
+            "cluster.two_places", "--node, --nodes and --all exclude each other", "give only one of them"
         )
     run.check_here()
     cluster = run.Cluster.find(name)
     text = "all" if everywhere else nodes if nodes is not None else None if node is None else str(node)
     chosen = None if text is None else plan.chosen(cluster.plan, text)
-    words: Sequence[str] = command
+    argv: Sequence[str] = command
     if ntasks is not None:
         hosts = chosen if chosen is not None else list(cluster.plan.nodes)
-        words = _mpirun(cluster, hosts, ntasks, command)
+        argv = _mpirun(cluster, hosts, ntasks, command)
         chosen = hosts[:1]  # where mpirun runs
     one = ntasks is not None or not (everywhere or nodes is not None)
     chosen = [0] if chosen is None else chosen
     say = settings().say
     if one and not settings().json:
-        ended = [run_exec.attached(cluster, chosen[0], words, say)]
+        ended = [run_exec.attached(cluster, chosen[0], argv, say)]
     else:
-        ended = run_exec.together(cluster, chosen, words, say, keep=settings().json)
+        ended = run_exec.together(cluster, chosen, argv, say, keep=settings().json)
     outcome = Outcome("cluster", "exec", exit=max(end.status for end in ended))
     outcome.values = {
-        "command": list(words),
+        "command": list(argv),
         "nodes": [
             _node(cluster.plan, end.node) | {"status": end.status, "out": end.out, "err": end.err}
             for end in ended
@@ -179,7 +187,7 @@ def exec_(
 
 
 def _mpirun(cluster: Cluster, hosts: Sequence[int], ntasks: int, program: Sequence[str]) -> list[str]:
-    """The mpirun that starts a program across nodes. EnvironmentFailure  cluster.no_mpi."""
+    """The mpirun command that starts a program across nodes. EnvironmentFailure  cluster.no_mpi."""
     from sonde.cluster import mpi
     from sonde.core.launch.mpirun import find_mpi
 
@@ -193,9 +201,9 @@ def _mpirun(cluster: Cluster, hosts: Sequence[int], ntasks: int, program: Sequen
 
 @group.command()
 @common()
-@_name(required=False, text="This one only.")
+@_name(required=False, text="Show only this cluster.")
 def status(name: str | None) -> Outcome:
-    """Which clusters there are, what runs in their nodes, and what went over their links.
+    """Show the clusters, the processes in their nodes, and the traffic over their links.
 
     \b
     sonde cluster status
@@ -206,24 +214,22 @@ def status(name: str | None) -> Outcome:
     if name is not None:
         plan.check_name(name)
         if name not in run.names():
-            run.Cluster.find(name)  # says what there is instead
-    told: list[dict[str, Any]] = []
-    outcome = Outcome("cluster", "status", values={"clusters": told})
+            run.Cluster.find(name)  # the error lists the clusters that exist
+    shown: list[dict[str, Any]] = []
+    outcome = Outcome("cluster", "status", values={"clusters": shown})
     for each in run.names() if name is None else [name]:
-        kept = run.kept_in(run.STATE / each)
-        if kept is None:
-            told.append({"name": each, "state": "gone"})
+        stored = run.kept_in(run.STATE / each)
+        if stored is None:
+            shown.append({"name": each, "state": "gone"})
         else:
             try:
-                told.append(_seen(kept, outcome))
+                shown.append(_seen(stored, outcome))
             except EnvironmentFailure:  # it ended while it was looked at
-                told.append({"name": each, "state": "gone"})
-        if told[-1]["state"] != "up":
-            outcome.warnings.append(_left(told[-1]))
-    states = [one["state"] for one in told]
-    outcome.verdict = (
-        f"{states.count('up')} of {len(told)} clusters are up" if told else "there is no cluster here"
-    )
+                shown.append({"name": each, "state": "gone"})
+        if shown[-1]["state"] != "up":
+            outcome.warnings.append(_left(shown[-1]))
+    states = [one["state"] for one in shown]
+    outcome.verdict = f"{states.count('up')} of {len(shown)} clusters are up" if shown else "no cluster is up"
     outcome.sound = all(state == "up" for state in states)
     return outcome
 
@@ -232,39 +238,39 @@ def _left(one: dict[str, Any]) -> Warning:
     name = one["name"]
     if one["state"] == "elsewhere":
         return Warning(
-            "cluster.elsewhere", f"of the cluster '{name}', built elsewhere, nothing is known here"
+            "cluster.elsewhere", f"the cluster '{name}' was built elsewhere; its state is not known here"
         )
     what = {
-        "gone": f"the cluster '{name}' has ended, and its folder is left",
-        "building": f"the cluster '{name}' is being built, or its 'up' was killed",
+        "gone": f"the cluster '{name}' has ended, but its folder is still there",
+        "building": f"the cluster '{name}' is being built, or its 'up' command was killed",
     }[one["state"]]
     return Warning(f"cluster.{one['state']}", what, typed("sonde", "cluster", "down", "--name", name))
 
 
-def _seen(kept: Kept, outcome: Outcome) -> dict[str, Any]:
-    """What is told of a cluster; its nodes become a table of the outcome."""
+def _seen(stored: Kept, outcome: Outcome) -> dict[str, Any]:
+    """A cluster as JSON; its nodes become a table of the outcome."""
     from sonde.cluster import plan, run
     from sonde.core.units import format_size
 
-    made = kept.plan
-    one = _as_json(made, kept.state) | {"created_utc": kept.created_utc, "nodes": []}
-    if kept.state != "up":
+    built = stored.plan
+    one = _as_json(built, stored.state) | {"created_utc": stored.created_utc, "nodes": []}
+    if stored.state != "up":
         return one
-    cluster = run.Cluster(kept)
+    cluster = run.Cluster(stored)
     processes = cluster.processes()
-    one |= {"keeper": kept.keeper.pid, "outside": processes.get(-1, [])}
+    one |= {"keeper": stored.keeper.pid, "outside": processes.get(-1, [])}
     rows = []
-    for node in made.nodes:
+    for node in built.nodes:
         counted = cluster.counters(node)
-        one["nodes"].append(_node(made, node) | {"processes": processes[node], **vars(counted)})
+        one["nodes"].append(_node(built, node) | {"processes": processes[node], **vars(counted)})
         rows.append(
             (
-                *(str(node), made.hostnames[node], made.addresses[node], str(len(processes[node]))),
+                *(str(node), built.hostnames[node], built.addresses[node], str(len(processes[node]))),
                 *(format_size(counted.bytes_in), format_size(counted.bytes_out)),
             )
         )
     columns = ("node", "host name", "address", "processes", "in", "out")
-    title = f"{made.name}: {plan.describe(made)}, since {kept.created_utc}"
+    title = f"{built.name}: {plan.describe(built)}, since {stored.created_utc}"
     outcome.tables.append(Table(title, columns, rows, right=(0, 3, 4, 5)))
     return one
 
@@ -272,11 +278,11 @@ def _seen(kept: Kept, outcome: Outcome) -> dict[str, Any]:
 @group.command()
 @common()
 @_name(required=False, text="The cluster to end.")
-@click.option("--all-stale", is_flag=True, help="Remove what is left of all that have ended already.")
+@click.option("--all-stale", is_flag=True, help="Remove the remains of all clusters that have ended.")
 def down(name: str | None, all_stale: bool) -> Outcome:
-    """End all that runs in a cluster, and remove it.
+    """End all processes of a cluster, and remove it.
 
-    Processes get SIGTERM, and SIGKILL after 5 s. What a killed command or a killed keeper left goes, too.
+    Processes get SIGTERM, and SIGKILL after 5 s. Remains of a killed command or a killed keeper are removed too.
 
     \b
     sonde cluster down --name test
@@ -286,18 +292,18 @@ def down(name: str | None, all_stale: bool) -> Outcome:
 
     if (name is None) == (not all_stale):
         raise UsageError(
-            "cluster.which", "it is not said which cluster to end", "give either --name NAME or --all-stale"
+            "cluster.which", "the command names no cluster to end", "give either --name NAME or --all-stale"
         )
     if name is not None:
         was = run.down(name)
         verdict = {
             "ended": f"the cluster '{name}' has ended",
-            "removed": f"what was left of the cluster '{name}' is removed",
-            "none": f"there is no cluster '{name}': nothing was to be done",
+            "removed": f"the remains of the cluster '{name}' were removed",
+            "none": f"there is no cluster '{name}': nothing to do",
         }[was]
         return Outcome("cluster", "down", verdict, values={"ended": [name] if was != "none" else []})
     left = run.stale()
     for each in left:
         run.down(each)
-    verdict = f"removed what was left of {', '.join(left)}" if left else "nothing was left of any cluster"
+    verdict = f"removed the remains of {', '.join(left)}" if left else "no cluster has left remains"
     return Outcome("cluster", "down", verdict, values={"ended": left})

@@ -1,4 +1,6 @@
-"""What a virtual cluster is: its nodes' names and addresses, its limits, and what makes a kernel build it. Pure."""
+"""The description of a virtual cluster: names and addresses of its nodes, limits, and the kernel commands that build
+it. Pure.
+"""
 
 from __future__ import annotations
 
@@ -14,34 +16,34 @@ from sonde.core.errors import UsageError
 
 MOST_NODES = 254
 DEFAULT_SUBNET = "10.77.0.0/24"
-NAMESPACES = ("net", "uts", "ipc", "mnt")  # what each node has of its own, as /proc/PID/ns calls them
-_HELD = (*NAMESPACES, "root")  # descriptors that the keeper has of each node, in this order
-FIRST_FD = 16  # below it the keeper has its pipes
-DEVICE = "eth0"  # of a node; its other end is a port of the bridge, "node3"
+NAMESPACES = ("net", "uts", "ipc", "mnt")  # each node has its own; the names are those in /proc/PID/ns
+_NODE_FDS = (*NAMESPACES, "root")  # descriptors that the keeper holds for each node, in this order
+FIRST_FD = 16  # the keeper's pipes are below it
+DEVICE = "eth0"  # in each node; its other end is a port of the bridge, such as "node3"
 BRIDGE = "bridge"
 
-# A bucket of tokens lets that much through at once. A millisecond's worth keeps the timer's coarseness out of the
-# rate; below 16 KiB it would be less than ten packets, and the rate would suffer.
+# A token bucket lets this amount through at once. The tokens of one millisecond hide the coarseness of the timer from
+# the rate. Below 16 KiB the bucket would hold fewer than ten packets, and the rate would suffer.
 _BURST_S, _LEAST_BURST_B = 1e-3, 16 * 1024
-_QUEUE_S = 50e-3  # what waits longer for its turn is dropped, as a switch does
-_NETEM_PACKETS = 1_000_000  # its own limit, 1000 packets, would drop what is only late
+_QUEUE_S = 50e-3  # packets that wait longer are dropped, as a switch does
+_NETEM_PACKETS = 1_000_000  # netem's default limit, 1000 packets, would drop packets that are only delayed
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,29}[a-z0-9])?", re.ASCII)
 _PREFIX = re.compile(r"[a-z]([a-z0-9-]{0,29})?", re.ASCII)
-# Folders that the cluster itself is made of. /run has its state, and the agent that mpirun calls.
+# The cluster itself uses these folders. /run holds its state, and the agent that mpirun calls.
 _NOT_PRIVATE = ("/", "/dev", "/proc", "/run", "/sys")
 
-# Where GlusterFS has the state, the sockets and the logs of a server, and its brick here: of each node its own.
+# GlusterFS keeps the state, the sockets and the logs of a server here, and its brick. Each node has its own folders.
 _GLUSTER_PRIVATE = ("/run", "/var/lib/glusterd", "/var/log/glusterfs")
 BRICK = "/dev/shm/brick"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A cluster as it is to be. rate: bit/s of each node's link in each direction, None for no limit.
+    """The description of a cluster to build. rate: bit/s of each node's link in each direction, None for no limit.
 
-    delay_s: by which each node's link delays what goes into it. private: folders of which each node has its own.
-    gluster: where each node mounts a GlusterFS volume over all of them; "" for none.
+    delay_s: the delay that each node's link adds to packets that enter it. private: folders that each node has for
+    itself. gluster: where each node mounts a GlusterFS volume over all nodes; "" for no volume.
     """
 
     name: str
@@ -61,18 +63,18 @@ class Plan:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Plan:
-        """The plan that `as_json` wrote. KeyError, TypeError, ValueError: it is not one."""
-        lists = {name: tuple(told[name]) for name in ("hostnames", "addresses", "private")}
-        return cls(**{**told, **lists})
+    def from_json(cls, stored: Mapping[str, Any]) -> Plan:
+        """The plan that `as_json` wrote. KeyError, TypeError, ValueError: the input is no plan."""
+        lists = {name: tuple(stored[name]) for name in ("hostnames", "addresses", "private")}
+        return cls(**{**stored, **lists})
 
 
 def check_name(name: str) -> str:
-    """`name`, where a cluster may be called so. UsageError  cluster.bad_name."""
+    """Return `name` if a cluster may have it. UsageError  cluster.bad_name."""
     if not _NAME.fullmatch(name):
         raise UsageError(
             "cluster.bad_name",
-            f"'{name}' is no name for a cluster; allowed: up to 31 of a-z, 0-9 and -, with no - at either end",
+            f"'{name}' is not a valid cluster name; allowed: up to 31 of a-z, 0-9 and -, with no - at either end",
             "write it like test or io-study",
         )
     return name
@@ -89,7 +91,7 @@ def plan(
     private: Sequence[str] = (),
     gluster: str | None = None,
 ) -> Plan:
-    """A cluster of that name. prefix: host names are that and a number; else name-0, name-1, ...
+    """A cluster of that name. prefix: each host name is this text and a number; else name-0, name-1, ...
 
     Raises
     ------
@@ -99,13 +101,13 @@ def plan(
     if not 1 <= nodes <= MOST_NODES:
         raise UsageError(
             "cluster.bad_nodes",
-            f"{nodes} nodes were asked for; allowed: 1 to {MOST_NODES}",
+            f"{nodes} nodes were requested; allowed: 1 to {MOST_NODES}",
             "give another number with --nodes",
         )
     if prefix is not None and not _PREFIX.fullmatch(prefix):
         raise UsageError(
             "cluster.bad_name",
-            f"'{prefix}' is no beginning of host names; allowed: up to 30 of a-z, 0-9 and -, a letter first",
+            f"'{prefix}' is not a valid prefix of host names; allowed: up to 30 of a-z, 0-9 and -, a letter first",
             "write it like --prefix node",
         )
     stem = f"{name}-" if prefix is None else prefix
@@ -128,9 +130,9 @@ def _addresses(subnet: str, nodes: int) -> tuple[str, ...]:
     try:
         network = ipaddress.ip_network(subnet)
     except ValueError:
-        raise bad("is no subnet, or has bits set behind its prefix") from None
+        raise bad("is not a subnet, or has bits set after its prefix") from None
     if network.version != 4 or "/" not in subnet:
-        raise bad("is not allowed; allowed: subnets of IPv4, an address, a slash and the prefix's length")
+        raise bad("is not an IPv4 subnet; allowed: an address, a slash and the length of the prefix")
     first = network.network_address
     if (
         first.is_multicast
@@ -139,8 +141,10 @@ def _addresses(subnet: str, nodes: int) -> tuple[str, ...]:
         or first.is_reserved
         or first.packed[0] == 0
     ):
-        raise bad("is not for hosts; allowed: private subnets, as in 10.0.0.0/8 or 192.168.0.0/16")
-    room = max(0, network.num_addresses - 2)  # the first and the last are the subnet's own and its broadcast
+        raise bad("is not a subnet for hosts; allowed: private subnets, such as 10.0.0.0/8 or 192.168.0.0/16")
+    room = max(
+        0, network.num_addresses - 2
+    )  # the first is the subnet's own address, the last is its broadcast
     if nodes > room:
         raise bad(f"has {room} addresses for {nodes} nodes")
     return tuple(str(network[1 + node]) for node in range(nodes))
@@ -150,7 +154,7 @@ def _private(folder: str) -> str:
     if (clean := _folder(folder)) is None:
         raise UsageError(
             "cluster.bad_private",
-            f"nodes cannot each have a folder '{folder}' of their own; allowed: full paths, but not "
+            f"nodes cannot each have their own folder '{folder}'; allowed: full paths, except "
             f"{', '.join(_NOT_PRIVATE)}",
             "write it like --private /tmp",
         )
@@ -161,15 +165,15 @@ def _mount_point(folder: str) -> str:
     if (clean := _folder(folder)) is None or clean == "/tmp":
         raise UsageError(
             "cluster.bad_gluster",
-            f"nodes cannot have GlusterFS at '{folder}'; allowed: full paths of folders that nothing else is looked "
-            f"for in, and not {', '.join((*_NOT_PRIVATE, '/tmp'))}",
+            f"nodes cannot mount GlusterFS at '{folder}'; allowed: full paths of folders that hold nothing else in "
+            f"use, except {', '.join((*_NOT_PRIVATE, '/tmp'))}",
             "write it like --gluster /mnt",
         )
     return clean
 
 
 def _folder(text: str) -> str | None:
-    """A full path without what it need not have; None where nodes must not have something of their own there."""
+    """A full path in its shortest form; None where nodes must not have their own folder."""
     path = PurePosixPath(text)
     clean = str(path)
     if (
@@ -183,7 +187,7 @@ def _folder(text: str) -> str | None:
 
 
 def chosen(cluster: Plan, text: str) -> list[int]:
-    """Nodes by a list of numbers, "0,2-3", or of host names, "test-[0,2-3]", "^test-1"; "all".
+    """Nodes by a list of numbers, such as "0,2-3", or of host names, such as "test-[0,2-3]" or "^test-1"; or "all".
 
     Raises
     ------
@@ -214,31 +218,32 @@ def _span(cluster: Plan) -> str:
     return "node 0 only" if last == 0 else f"nodes 0 to {last}, {hostlist.fold(cluster.hostnames)}"
 
 
-# ---- what the keeper is told to do
+# ---- the orders for the keeper
 
 
 def fd(node: int, kind: str) -> int:
-    """The keeper's descriptor that holds a namespace of a node, or "root", its root folder: what there is no process in
-    stays by it."""
-    return FIRST_FD + len(_HELD) * node + _HELD.index(kind)
+    """The keeper's descriptor of a namespace of a node, or of "root", its root folder. A descriptor keeps a namespace
+    alive while no process is in it.
+    """
+    return FIRST_FD + len(_NODE_FDS) * node + _NODE_FDS.index(kind)
 
 
 def port(node: int) -> str:
-    """The bridge's device at the other end of a node's."""
+    """The bridge's device at the other end of a node's link."""
     return f"node{node}"
 
 
 def enter(keeper: str, node: int) -> list[str]:
-    """The beginning of a command that runs in a node. keeper: its folder in /proc."""
+    """The beginning of a command line that runs a command in a node. keeper: the keeper's folder in /proc."""
     flags = {"mnt": "mount"}
-    # Who enters a mount namespace stands at its very root, outside of the chroot that all of this may be in.
+    # A process that enters a mount namespace is at its very root, outside of the chroot that this process may be in.
     root = f"{keeper}/fd/{fd(node, 'root')}"
-    held = (f"--{flags.get(kind, kind)}={keeper}/fd/{fd(node, kind)}" for kind in NAMESPACES)
-    return ["nsenter", *held, f"--root={root}", f"--wd={root}"]
+    namespaces = (f"--{flags.get(kind, kind)}={keeper}/fd/{fd(node, kind)}" for kind in NAMESPACES)
+    return ["nsenter", *namespaces, f"--root={root}", f"--wd={root}"]
 
 
 def orders(cluster: Plan, hosts: str) -> dict[str, Any]:
-    """What run_keeper.py is told. hosts: the file that is to be /etc/hosts in the nodes."""
+    """The orders for run_keeper.py. hosts: the file that becomes /etc/hosts in the nodes."""
     return {
         "name": cluster.name,
         "hosts": hosts,
@@ -261,19 +266,21 @@ def orders(cluster: Plan, hosts: str) -> dict[str, Any]:
 
 
 def _node_links(cluster: Plan, node: int) -> str:
-    """For `ip -batch` in a node. Process 1 of the cluster is the keeper, in whose namespace the bridge is."""
+    """Input of `ip -batch` in a node. Process 1 of the cluster is the keeper, whose namespace holds the bridge."""
     length = cluster.subnet.partition("/")[2]
     return (
         "link set lo up\n"
         f"link add name {DEVICE} type veth peer name {port(node)} netns 1\n"
         f"addr add {cluster.addresses[node]}/{length} broadcast + dev {DEVICE}\n"
         f"link set {DEVICE} up\n"
-        f"route add 224.0.0.0/4 dev {DEVICE}\n"  # there is no default route that multicast would take
+        f"route add 224.0.0.0/4 dev {DEVICE}\n"  # multicast has no default route to take
     )
 
 
 def _limits(cluster: Plan, device: str, delay: bool = True) -> str:
-    """For `tc -batch`: what goes out of `device` at the rate, and late. tc(8): `bit` is bit/s, `b` bytes."""
+    """Input of `tc -batch`: limits the rate and adds the delay of packets that leave `device`. tc(8): `bit` is bit/s,
+    `b` is bytes.
+    """
     lines = []
     place = "root"
     if delay and cluster.delay_s:
@@ -291,21 +298,21 @@ def _limits(cluster: Plan, device: str, delay: bool = True) -> str:
 
 
 def burst_bytes(cluster: Plan) -> int:
-    """What a node's link lets through at once before its rate counts, B; 0 without a rate."""
+    """Bytes that a node's link lets through at once before its rate applies; 0 without a rate."""
     return 0 if cluster.rate is None else max(_LEAST_BURST_B, round(cluster.rate / 8 * _BURST_S))
 
 
 def hosts_file(cluster: Plan) -> str:
-    """/etc/hosts of the nodes."""
+    """The text of /etc/hosts in the nodes."""
     lines = [f"{address} {host}" for address, host in zip(cluster.addresses, cluster.hostnames)]
     return "\n".join(["127.0.0.1 localhost", "::1 localhost", *lines, ""])
 
 
 def agent(cluster: Plan) -> str:
-    """The program that is to these nodes what ssh is to others: AGENT [options] HOST COMMAND..., from any node.
+    """The program that replaces ssh between the nodes: AGENT [options] HOST COMMAND..., from any node.
 
-    Words are put together with blanks and read by a shell again, as ssh does. The process that calls it is in the
-    cluster's pid namespace already, where the keeper is process 1.
+    It joins its words with blanks and lets a shell read them again, as ssh does. The calling process is already in the
+    cluster's pid namespace, where the keeper is process 1.
     """
     cases = "\n".join(
         f'  {host} | {address}) set -- {" ".join(enter("/proc/1", node)[1:])} -- /bin/sh -c "$*" ;;'
@@ -325,13 +332,13 @@ exec nsenter "$@"
 
 
 def describe(cluster: Plan) -> str:
-    """ "5 nodes at 1 Gbit/s, 1.00 ms late"."""
+    """The cluster in a few words, such as "5 nodes at 1 Gbit/s, 1.00 ms delay"."""
     count = len(cluster.hostnames)
     text = f"{count} node{'' if count == 1 else 's'}"
     if cluster.rate is not None:
         text += f" at {units.format_rate(cluster.rate)}"
     if cluster.delay_s:
-        text += f", {units.format_duration(cluster.delay_s)} late"
+        text += f", {units.format_duration(cluster.delay_s)} delay"
     if cluster.gluster:
         text += f", GlusterFS at {cluster.gluster}"
     return text

@@ -1,13 +1,13 @@
 """Building, finding and ending virtual clusters, and processes in their nodes.
 
-How it is made sure that nothing stays behind:
-  - A cluster has one process outside of what users start in it, the keeper, first of a pid namespace. Namespaces,
-    devices and mounts are held by it alone and have no name outside, so its end, by whatever signal, is the kernel's
-    order to end every process inside and to remove the rest.
-  - What the kernel cannot know is the folder STATE/NAME. Whoever builds or ends the cluster holds a lock on it; the
-    state in it says so until the cluster is complete. What is incomplete with nobody at the lock, or complete
-    without its keeper, was left by a command that was killed: the next `up` or `down` of that name removes it.
-  - While it builds, the keeper reads a pipe from its builder, and ends when that does.
+How nothing stays behind:
+  - A cluster has one process that users do not start: the keeper, first of a pid namespace. Only the keeper holds the
+    namespaces, devices and mounts; they have no name outside. When the keeper ends, by whatever signal, the kernel ends
+    every process inside and removes the rest.
+  - The kernel does not know the folder STATE/NAME. The command that builds or ends the cluster holds a lock on this
+    folder; the state in it is "incomplete" until the cluster is complete. A killed command can leave an incomplete
+    cluster that nobody locks, or a complete one without its keeper: the next `up` or `down` of that name removes it.
+  - While it builds, the keeper reads a pipe from its builder, and ends when the builder ends.
 """
 
 from __future__ import annotations
@@ -51,11 +51,12 @@ PROGRAMS = {
 }
 # capabilities(7): CAP_SYS_CHROOT is for entering a mount namespace.
 _CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_CHROOT": 18, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21}
-_LOCK_S = 30.0  # how long another command may build or end the same cluster; 254 nodes take some seconds
+_LOCK_S = 30.0  # how long another command may build or end the same cluster; 254 nodes need some seconds
 _BUILD_S = 120.0
 _GRACE_S = 5.0  # between SIGTERM and SIGKILL for what runs in the nodes
-# Where nsenter died before the signal of its death was asked for, nobody sends it. It is outside of the pid namespace,
-# where getppid(2) is 0 whether it lives or not; its /proc/pid/stat, open as 9, can be read until it is reaped.
+# When nsenter dies before it has asked for the signal of its parent's death, nobody sends that signal. It is outside of
+# the pid namespace, where getppid(2) is 0 whether the parent lives or not. The parent's /proc/pid/stat, open as
+# descriptor 9, can be read until the parent is reaped.
 _IF_PARENT_LIVES = (
     'read -r pid name state rest <&9 && case $state in [ZXx]) ;; *) exec 9<&- "$@" ;; esac; exit 1'
 )
@@ -67,14 +68,18 @@ _GONE_S = 30.0  # a process that waits for a device can be ended once the device
 
 @dataclass(frozen=True)
 class Keeper:
-    """The process that a cluster lives by. started: in ticks since the machine's start; no other has both numbers."""
+    """The process that keeps a cluster alive. started: in ticks since the machine's start; pid and start together are
+    unique.
+    """
 
     pid: int
     started: int
 
     @classmethod
     def of(cls, pid: int) -> Keeper | None:
-        """The keeper that has this number; None where no process has it, or one that is first of no namespace."""
+        """The keeper with this process id; None if no process has it, or if the process is not the first of a
+        namespace.
+        """
         try:
             numbers = _field(pid, "NSpid").split()
         except OSError:
@@ -93,46 +98,46 @@ class Keeper:
         return f"/proc/{self.pid}"
 
     def inside(self) -> list[int]:
-        """Process ids, here, of all that runs in the cluster besides the keeper."""
+        """Process ids, in this namespace, of all processes in the cluster besides the keeper."""
         space = _link(self.pid, "pid")
-        there = (pid for pid in _processes() if pid != self.pid and space and _link(pid, "pid") == space)
-        return [pid for pid in there if stat_fields(pid)[:1] not in ([], ["Z"], ["X"])]
+        others = (pid for pid in _processes() if pid != self.pid and space and _link(pid, "pid") == space)
+        return [pid for pid in others if stat_fields(pid)[:1] not in ([], ["Z"], ["X"])]
 
     def end(self) -> None:
-        """Ends it and, by that, all that is inside.
+        """End the keeper and, by that, all processes inside.
 
         Raises
         ------
         EnvironmentFailure  cluster.will_not_end.
         """
         try:
-            held = os.pidfd_open(self.pid)
+            descriptor = os.pidfd_open(self.pid)
         except ProcessLookupError:
             return
         try:
-            if not self.alive:  # looked at after it is held: what is held is then what was looked at
+            if not self.alive:  # checked after opening, so the descriptor is that of the checked process
                 return
             with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(held, signal.SIGKILL)
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
             # Its descriptor can be read once the last process inside has ended.
-            if not select.select([held], [], [], _GONE_S)[0]:
+            if not select.select([descriptor], [], [], _GONE_S)[0]:
                 raise EnvironmentFailure(
                     "cluster.will_not_end",
-                    f"processes in the cluster did not end within {_GONE_S:g} s of SIGKILL: "
+                    f"these processes in the cluster did not end within {_GONE_S:g} s of SIGKILL: "
                     f"{', '.join(map(str, self.inside()))}",
-                    "they wait for a device or a file server; end it again when that answers",
+                    "they wait for a device or a file server; end the cluster again when that answers",
                 )
         finally:
-            os.close(held)
+            os.close(descriptor)
 
     def calm(self) -> None:
-        """Asks all that is inside to end, by SIGTERM, and waits a while for it."""
+        """Ask all processes inside to end, by SIGTERM, and wait a while for them."""
         asked: set[int] = set()
         until_s = time.monotonic() + _GRACE_S
         while (left := self.inside()) and time.monotonic() < until_s:
             fresh = [pid for pid in left if pid not in asked]
             asked.update(fresh)
-            for number in (signal.SIGTERM, signal.SIGCONT):  # one that is stopped gets no other signal
+            for number in (signal.SIGTERM, signal.SIGCONT):  # a stopped process gets no other signal
                 signal_found(fresh, number, self.inside)
             time.sleep(0.02)
 
@@ -145,7 +150,7 @@ def _field(pid: int, name: str) -> str:
 
 
 def _link(pid: int | str, kind: str) -> str:
-    """The namespace of a process, "net:[4026532456]"; "" for one that has gone."""
+    """The namespace of a process, such as "net:[4026532456]"; "" for a process that has ended."""
     try:
         return os.readlink(f"/proc/{pid}/ns/{kind}")
     except OSError:
@@ -156,15 +161,15 @@ def _processes() -> list[int]:
     return [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()]
 
 
-# ---- what is kept of a cluster
+# ---- the stored state of a cluster
 
 
 @dataclass(frozen=True)
 class Kept:
-    """What the folder of a cluster says. complete: it was built, and its creator has said so.
+    """The state in the folder of a cluster. complete: whether its creator has recorded that it is built.
 
-    space: the pid namespace in which the keeper has its number. In another, as in a container or in a node of a
-    cluster, nothing can be known of it.
+    space: the pid namespace in which the keeper has its number. In another one, as in a container or in a node of a
+    cluster, the keeper's state cannot be found out.
     """
 
     plan: Plan
@@ -187,9 +192,9 @@ class Kept:
 
 @contextmanager
 def _held(name: str, make: bool) -> Iterator[Path | None]:
-    """The folder of a cluster, with the lock on it; None where there is none and none is to be made.
+    """The folder of a cluster, with the lock on it; None if there is no folder and `make` is False.
 
-    A folder that is empty in the end goes.
+    A folder that is empty in the end is removed.
 
     Raises
     ------
@@ -201,9 +206,9 @@ def _held(name: str, make: bool) -> Iterator[Path | None]:
         try:
             if make:
                 STATE.mkdir(mode=0o755, exist_ok=True)
-                folder.mkdir(mode=0o711, exist_ok=True)  # whom it may be read by may lock it
+                folder.mkdir(mode=0o711, exist_ok=True)  # whoever may read it may lock it
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        except FileNotFoundError:  # also of one that is just being removed
+        except FileNotFoundError:  # also for a folder that is just being removed
             if make and STATE.parent.is_dir():
                 continue
             yield None
@@ -225,7 +230,7 @@ def _held(name: str, make: bool) -> Iterator[Path | None]:
 
 
 def _locked(lock: int, folder: Path, until_s: float) -> bool:
-    """Takes the lock; False: what was locked is not that folder any more."""
+    """Take the lock. False: the locked folder is no longer at this path."""
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -235,7 +240,7 @@ def _locked(lock: int, folder: Path, until_s: float) -> bool:
                 raise EnvironmentFailure(
                     "cluster.busy",
                     f"another command has been building or ending the cluster '{folder.name}' for {_LOCK_S:g} s",
-                    "wait for it, or end it, and try again",
+                    "wait for that command, or end it, and try again",
                 ) from None
             time.sleep(0.05)
     try:
@@ -245,7 +250,7 @@ def _locked(lock: int, folder: Path, until_s: float) -> bool:
 
 
 def _write(path: Path, text: str, mode: int = 0o644) -> None:
-    """Writes a file whole or not at all."""
+    """Write a file whole or not at all."""
     try:
         with NewFile(path) as new:
             with new.file() as file:
@@ -258,25 +263,25 @@ def _write(path: Path, text: str, mode: int = 0o644) -> None:
         ) from None
 
 
-def _keep(folder: Path, kept: Kept) -> None:
-    told = {
-        "plan": kept.plan.as_json(),
-        "pid": kept.keeper.pid,
-        "started": kept.keeper.started,
-        "complete": kept.complete,
-        "created_utc": kept.created_utc,
-        "space": kept.space,
+def _keep(folder: Path, state: Kept) -> None:
+    stored = {
+        "plan": state.plan.as_json(),
+        "pid": state.keeper.pid,
+        "started": state.keeper.started,
+        "complete": state.complete,
+        "created_utc": state.created_utc,
+        "space": state.space,
     }
-    _write(folder / "state.json", json.dumps(told))
+    _write(folder / "state.json", json.dumps(stored))
 
 
 def kept_in(folder: Path) -> Kept | None:
-    """What a cluster's folder says; None where it says nothing, as after an `up` that was killed at once."""
+    """The state in a cluster's folder; None without one, as after an `up` that was killed at once."""
     try:
-        told = json.loads((folder / "state.json").read_text())
-        keeper = Keeper(int(told["pid"]), int(told["started"]))
-        words = (str(told["created_utc"]), str(told["space"]))
-        return Kept(Plan.from_json(told["plan"]), keeper, bool(told["complete"]), *words)
+        stored = json.loads((folder / "state.json").read_text())
+        keeper = Keeper(int(stored["pid"]), int(stored["started"]))
+        times = (str(stored["created_utc"]), str(stored["space"]))
+        return Kept(Plan.from_json(stored["plan"]), keeper, bool(stored["complete"]), *times)
     except PermissionError as error:
         raise EnvironmentFailure(
             "cluster.no_permission", f"cannot read {error.filename}", "run it as root"
@@ -286,13 +291,13 @@ def kept_in(folder: Path) -> Kept | None:
 
 
 def _remove(folder: Path) -> None:
-    """Removes what is kept of a cluster that has ended. The folder itself goes with its lock."""
+    """Remove the stored files of a cluster that has ended. The folder itself is removed with its lock."""
     for entry in folder.iterdir():
         entry.unlink(missing_ok=True)
 
 
 def names() -> list[str]:
-    """Names of all clusters of which anything is kept."""
+    """Names of all clusters with stored state."""
     try:
         return sorted(entry.name for entry in STATE.iterdir() if entry.is_dir())
     except FileNotFoundError:
@@ -303,20 +308,20 @@ def names() -> list[str]:
 
 
 def check_here() -> None:
-    """Whether clusters can be built here.
+    """Check whether clusters can be built here.
 
     Raises
     ------
     EnvironmentFailure  cluster.no_permission, cluster.no_program.
     """
-    held = int(_field(os.getpid(), "CapEff") or "0", 16)
-    lacking = [name for name, bit in _CAPABILITIES.items() if not held >> bit & 1]
+    capabilities = int(_field(os.getpid(), "CapEff") or "0", 16)
+    lacking = [name for name, bit in _CAPABILITIES.items() if not capabilities >> bit & 1]
     if lacking or os.geteuid() != 0:
         user = os.geteuid()
         what = f"this process has no {', '.join(lacking)}" if user == 0 else f"this process is user {user}"
         raise EnvironmentFailure(
             "cluster.no_permission",
-            f"network namespaces need root; {what}",
+            f"network namespaces need root, and {what}",
             "run it as root, with sudo; in a container, one that is given these capabilities",
         )
     for program, package in PROGRAMS.items():
@@ -324,11 +329,11 @@ def check_here() -> None:
             hint = f"install the package {package}"
             if package in distribution.PACKAGES:
                 hint = distribution.install(package)
-            raise EnvironmentFailure("cluster.no_program", f"there is no program '{program}' here", hint)
+            raise EnvironmentFailure("cluster.no_program", f"the program '{program}' is not installed", hint)
 
 
 def program_path(environ: Mapping[str, str]) -> str:
-    """Where programs are looked for: ip and tc are where an ordinary user does not look."""
+    """Where programs are searched: ip and tc are in folders that are not on an ordinary user's PATH."""
     return f"{environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 
 
@@ -337,7 +342,7 @@ def program_path(environ: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Counters:
-    """What went over a node's link since it was built: bytes and packets, in and out."""
+    """The traffic over a node's link since it was built: bytes and packets, in and out."""
 
     bytes_in: int
     packets_in: int
@@ -346,10 +351,11 @@ class Counters:
 
 
 class NodeProcess(subprocess.Popen[Any]):
-    """A command in a node. Signals reach it, not the nsenter that waits for it; it gets SIGTERM when we die.
+    """A command in a node. Signals reach the command, not the nsenter that waits for it. It gets SIGTERM when this
+    process dies.
 
-    mark: what it and its children have in their environment, by which `sweep` finds them. The thread that starts it
-    must outlive it (PR_SET_PDEATHSIG).
+    mark: a variable in the environment of the command and its children, by which `sweep` finds them. The thread that
+    starts the command must outlive it (PR_SET_PDEATHSIG).
     """
 
     def __init__(self, cluster: Cluster, node: int, command: Sequence[str], **keywords: Any) -> None:
@@ -373,12 +379,12 @@ class NodeProcess(subprocess.Popen[Any]):
             super().send_signal(sig)
 
     def _commands(self) -> list[int]:
-        """Children of nsenter, and what is in its process group."""
+        """Children of nsenter, and the processes in its process group."""
         # Fields 1 and 2 of stat: parent and process group.
         return [pid for pid in _processes() if pid != self.pid and str(self.pid) in stat_fields(pid)[1:3]]
 
     def sweep(self) -> None:
-        """Ends it and all that came of it, daemons too."""
+        """End the command and all its descendants, daemons too."""
         sweep(self.mark)
         self.wait()
 
@@ -393,8 +399,8 @@ class Cluster:
     'test-2\\n'
     """
 
-    def __init__(self, kept: Kept) -> None:
-        self.plan, self.keeper, self.created_utc = kept.plan, kept.keeper, kept.created_utc
+    def __init__(self, stored: Kept) -> None:
+        self.plan, self.keeper, self.created_utc = stored.plan, stored.keeper, stored.created_utc
 
     # life
 
@@ -411,12 +417,12 @@ class Cluster:
         private: Sequence[str] = (),
         gluster: str | None = None,
     ) -> Self:
-        """Builds a cluster. What is left of one of that name is removed first.
+        """Build a cluster. Remains of an older one of that name are removed first.
 
-        rate: of each node's link in each direction, "1gbit" or bit/s. delay_s: by which each link delays what goes
-        into it. prefix: host names are that and a number; else name-0, name-1, ... private: folders that are empty
-        at first, in memory, and of which each node has its own. gluster: a folder at which each node mounts a GlusterFS
-        volume, called as the cluster, of a brick in the memory of each.
+        rate: of each node's link in each direction, "1gbit" or bit/s. delay_s: the delay that each link adds to packets
+        that enter it. prefix: each host name is this text and a number; else name-0, name-1, ... private: folders that
+        each node has for itself, in memory and empty at first. gluster: a folder at which each node mounts a GlusterFS
+        volume with the cluster's name; each node has a brick in its memory.
 
         Raises
         ------
@@ -441,24 +447,26 @@ class Cluster:
             if not Path(path).is_dir():
                 raise UsageError(
                     "cluster.bad_private",
-                    f"there is no folder {path} here",
-                    "make it, or leave --private out",
+                    f"there is no folder {path}",
+                    "create it, or leave --private out",
                 )
         with _held(name, make=True) as folder:
             if folder is None:
-                raise EnvironmentFailure("core.cannot_write", f"there is no folder {STATE.parent}", "make it")
-            there = kept_in(folder)
-            state = there.state if there else ""
+                raise EnvironmentFailure(
+                    "core.cannot_write", f"there is no folder {STATE.parent}", "create it"
+                )
+            previous = kept_in(folder)
+            state = previous.state if previous else ""
             if state == "elsewhere":
                 raise _elsewhere(name)
-            if there and state == "up":
+            if previous and state == "up":
                 raise UsageError(
                     "cluster.in_use",
-                    f"there is a cluster '{name}' already: {plan.describe(there.plan)}",
+                    f"there is a cluster '{name}' already: {plan.describe(previous.plan)}",
                     f"choose another name, or end it first: {typed('sonde', 'cluster', 'down', '--name', name)}",
                 )
-            if there:
-                there.keeper.end()
+            if previous:
+                previous.keeper.end()
             _remove(folder)
             return cls(_build(wanted, folder))
 
@@ -473,29 +481,29 @@ class Cluster:
         """
         plan.check_name(name)
         known = names()
-        kept = kept_in(STATE / name)
-        if name not in known or kept is None:
-            is_up = f"there are: {', '.join(known)}" if known else "none is up"
+        stored = kept_in(STATE / name)
+        if name not in known or stored is None:
+            is_up = f"clusters: {', '.join(known)}" if known else "no cluster is up"
             raise UsageError(
                 "cluster.unknown",
                 f"there is no cluster '{name}'{nearest(name, known)}; {is_up}",
                 f"build it: {typed('sonde', 'cluster', 'up', '--name', name, '--nodes', 3)}",
             )
-        state = kept.state  # once: a keeper that ends between two looks would pass both
+        state = stored.state  # read only once: a keeper that ends between two reads would pass both tests
         if state == "elsewhere":
             raise _elsewhere(name)
         if state == "gone":
-            raise _gone(name, kept.keeper)
+            raise _gone(name, stored.keeper)
         if state == "building":
             raise EnvironmentFailure(
                 "cluster.building",
-                f"the cluster '{name}' is not complete: it is being built, or its 'up' was killed",
+                f"the cluster '{name}' is not complete: it is being built, or its 'up' command was killed",
                 f"wait, or remove it: {typed('sonde', 'cluster', 'down', '--name', name)}",
             )
-        return cls(kept)
+        return cls(stored)
 
     def down(self) -> None:
-        """Ends all that runs in it, and removes it. A second call does nothing."""
+        """End all processes of the cluster, and remove it. A second call does nothing."""
         down(self.plan.name, self.keeper)
 
     def __enter__(self) -> Self:
@@ -526,11 +534,11 @@ class Cluster:
         return plan.chosen(self.plan, str(node))[0]
 
     def environment(self, around: Mapping[str, str]) -> dict[str, str]:
-        """What a command in a node has in its environment: that of the caller, and what mpirun must know."""
+        """The environment of a command in a node: the caller's, with the settings that mpirun needs."""
         return mpi.environment(self.plan, str(self.folder / "agent"), around) | {"PATH": program_path(around)}
 
     def enter(self, node: int, command: Sequence[str], cwd: str | os.PathLike[str]) -> list[str]:
-        """The words that run a command in a node."""
+        """The command line that runs a command in a node."""
         return [
             *("sh", "-c", 'exec 9</proc/self/stat "$@"', "sh"),
             *plan.enter(self.keeper.proc, self._checked(node)),
@@ -542,7 +550,7 @@ class Cluster:
         ]
 
     def popen(self, node: int, command: Sequence[str], **keywords: Any) -> NodeProcess:
-        """Starts a command in a node. keywords: those of subprocess.Popen, but preexec_fn and start_new_session."""
+        """Start a command in a node. keywords: those of subprocess.Popen, except preexec_fn and start_new_session."""
         return NodeProcess(self, node, command, **keywords)
 
     def run(
@@ -555,9 +563,10 @@ class Cluster:
         check: bool = True,
         **keywords: Any,
     ) -> subprocess.CompletedProcess[str]:
-        """Runs a command in a node and returns what it said, as text.
+        """Run a command in a node and return its output as text.
 
-        timeout_s: after which it and all that came of it is ended. check: whether a status other than 0 is an error.
+        timeout_s: the time after which the command and all its descendants are ended. check: whether a status other
+        than 0 is an error.
 
         Raises
         ------
@@ -572,39 +581,43 @@ class Cluster:
                 process.sweep()
                 raise EnvironmentFailure(
                     "cluster.too_long",
-                    f"'{typed(*command)}' did not end within {timeout_s:g} s on {self.hostname(node)}, and was ended",
+                    f"'{typed(*command)}' did not end within {timeout_s:g} s on {self.hostname(node)}, and was killed",
                 ) from None
             except BaseException:
                 process.sweep()
                 raise
         if check and process.returncode != 0:
-            said = (err or "").strip().splitlines()
+            lines = (err or "").strip().splitlines()
             raise EnvironmentFailure(
                 "cluster.command_failed",
                 f"'{typed(*command)}' ended with status {process.returncode} on {self.hostname(node)}",
-                f"its last words: {said[-1]}" if said else "",
+                f"its last line: {lines[-1]}" if lines else "",
             )
         return subprocess.CompletedProcess(list(command), process.returncode, out, err)
 
     def counters(self, node: int) -> Counters:
-        """What went over a node's link; seen from the bridge's end of it, where in is out."""
+        """The traffic over a node's link, read at the bridge's end of it, where "in" is "out"."""
         device = plan.port(self._checked(node))
-        # proc(5), /proc/pid/net/dev: eight numbers of what was received, eight of what was sent.
+        # proc(5), /proc/pid/net/dev: eight numbers of received packets, then eight of sent ones.
         with suppress(OSError):
             for line in Path(f"{self.keeper.proc}/net/dev").read_text().splitlines():
                 name, colon, rest = line.partition(":")
                 if colon and name.strip() == device:
-                    told = [int(word) for word in rest.split()]
-                    return Counters(told[8], told[9], told[0], told[1])
+                    numbers = [int(word) for word in rest.split()]
+                    return Counters(numbers[8], numbers[9], numbers[0], numbers[1])
         raise _gone(self.plan.name, self.keeper)
 
     def processes(self) -> dict[int, list[int]]:
-        """Process ids, here, of what runs in the cluster, by node; what has left its node's network is node -1's."""
+        """Process ids, in this namespace, of the cluster's processes by node. Those that left their node's network are
+        under -1.
+        """
         try:
-            held = [os.readlink(f"{self.keeper.proc}/fd/{plan.fd(node, 'net')}") for node in self.plan.nodes]
+            spaces = [
+                os.readlink(f"{self.keeper.proc}/fd/{plan.fd(node, 'net')}") for node in self.plan.nodes
+            ]
         except OSError:
             raise _gone(self.plan.name, self.keeper) from None
-        place = {space: node for node, space in enumerate(held)}
+        place = {space: node for node, space in enumerate(spaces)}
         found: dict[int, list[int]] = {node: [] for node in self.plan.nodes}
         for pid in self.keeper.inside():
             if space := _link(pid, "net"):
@@ -613,7 +626,8 @@ class Cluster:
 
 
 def down(name: str, only: Keeper | None = None) -> str:
-    """Ends a cluster, or what is left of one. only: where it is this one and not another built since.
+    """End a cluster, or remove its remains. only: do so only if the cluster has this keeper, and was not built again
+    since.
 
     Returns "ended", "removed" (of what had ended before) or "none".
 
@@ -629,15 +643,15 @@ def down(name: str, only: Keeper | None = None) -> str:
     with _held(name, make=False) as folder:
         if folder is None:
             return "none"
-        kept = kept_in(folder)
-        if only and kept and kept.keeper != only:
+        stored = kept_in(folder)
+        if only and stored and stored.keeper != only:
             return "none"
-        state = kept.state if kept else ""
+        state = stored.state if stored else ""
         if state == "elsewhere":
             raise _elsewhere(name)
-        if kept and kept.keeper.alive:
-            kept.keeper.calm()
-            kept.keeper.end()
+        if stored and stored.keeper.alive:
+            stored.keeper.calm()
+            stored.keeper.end()
         _remove(folder)
         return "ended" if state == "up" else "removed"
 
@@ -653,18 +667,18 @@ def _gone(name: str, keeper: Keeper) -> EnvironmentFailure:
 def _elsewhere(name: str) -> EnvironmentFailure:
     return EnvironmentFailure(
         "cluster.elsewhere",
-        f"the cluster '{name}' was built where processes have other numbers, as in a container or in a cluster's node",
-        f"end it there; if that place is no more, remove the folder {STATE / name}",
+        f"the cluster '{name}' was built in another pid namespace, as in a container or in a cluster's node",
+        f"end it there; if that place no longer exists, remove the folder {STATE / name}",
     )
 
 
 def stale() -> list[str]:
-    """Names of clusters that have ended, or were never complete, and of which something is left."""
+    """Names of clusters that have ended, or were never complete, and that have left something."""
     found = []
     for name in names():
         with _held(name, make=False) as folder:
-            kept = kept_in(folder) if folder else None
-            if folder and (kept is None or kept.state in ("gone", "building")):
+            stored = kept_in(folder) if folder else None
+            if folder and (stored is None or stored.state in ("gone", "building")):
                 found.append(name)
     return found
 
@@ -673,49 +687,49 @@ def stale() -> list[str]:
 
 
 def _build(wanted: Plan, folder: Path) -> Kept:
-    """Starts the keeper, which builds, and lets it go when all is done; else leaves nothing."""
+    """Start the keeper, which builds, and release it when all is done; otherwise leave nothing."""
     hosts, agent = folder / "hosts", folder / "agent"
     process = None
-    kept = None
+    stored = None
     try:
         _write(hosts, plan.hosts_file(wanted))
         _write(agent, plan.agent(wanted), 0o755)
         process = subprocess.Popen(
-            # -I -S: nothing of the user's, and nothing of site-packages, which takes a while to load.
+            # -I -S: no code of the user, and no site-packages, which take a while to load.
             [sys.executable, "-I", "-S", str(Path(__file__).with_name("run_keeper.py")), wanted.name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            start_new_session=True,  # a Ctrl-C in the terminal is not for it
+            start_new_session=True,  # so that Ctrl-C in the terminal does not reach it
             env={"PATH": program_path(os.environ), "LC_ALL": "C"},
         )
-        told = _heard(process)
-        keeper = Keeper.of(int(told["pid"]))
+        event = _next_event(process)
+        keeper = Keeper.of(int(event["pid"]))
         if keeper is None:
             raise _not_built("its keeper has died")
         created = datetime.now(UTC).isoformat(timespec="seconds")
-        kept = Kept(wanted, keeper, False, created, _link("self", "pid"))
-        _keep(folder, kept)
+        stored = Kept(wanted, keeper, False, created, _link("self", "pid"))
+        _keep(folder, stored)
         _say(process, json.dumps(plan.orders(wanted, str(hosts))))
-        _heard(process)
+        _next_event(process)
         if wanted.gluster:
-            run_gluster.start(Cluster(kept))
+            run_gluster.start(Cluster(stored))
         _say(process, "keep")
         assert process.stdout
-        if process.stdout.read() or not keeper.alive:  # end of file: it is on its own
+        if process.stdout.read() or not keeper.alive:  # end of file: the keeper is independent
             raise _not_built("its keeper has died")
-        kept = replace(kept, complete=True)
-        _keep(folder, kept)
-        return kept
+        stored = replace(stored, complete=True)
+        _keep(folder, stored)
+        return stored
     except BaseException:
         if process is not None:
             assert process.stdin
             with suppress(OSError):
-                process.stdin.close()  # before its number is known this alone ends it
-        if kept is not None:
-            kept.keeper.end()
+                process.stdin.close()  # before its process id is known, only this ends it
+        if stored is not None:
+            stored.keeper.end()
         _remove(folder)
         raise
     finally:
@@ -735,39 +749,39 @@ def _say(process: subprocess.Popen[str], line: str) -> None:
         raise _not_built("its keeper has died") from None
 
 
-def _heard(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """The keeper's next line. EnvironmentFailure  cluster.not_built, cluster.no_kernel."""
+def _next_event(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """The keeper's next message. EnvironmentFailure  cluster.not_built, cluster.no_kernel."""
     assert process.stdout
     assert process.stderr
     if not select.select([process.stdout], [], [], _BUILD_S)[0]:
-        raise _not_built(f"its keeper said nothing for {_BUILD_S:g} s")
+        raise _not_built(f"its keeper gave no answer for {_BUILD_S:g} s")
     line = process.stdout.readline()
     if not line:
-        said = process.stderr.read().strip().splitlines()
-        raise _not_built(f"its keeper has died{f': {said[-1]}' if said else ''}")
-    told: dict[str, Any] = json.loads(line)
-    if "failed" in told:
-        raise _refused(str(told["failed"]), str(told["text"]))
-    return told
+        lines = process.stderr.read().strip().splitlines()
+        raise _not_built(f"its keeper has died{f': {lines[-1]}' if lines else ''}")
+    event: dict[str, Any] = json.loads(line)
+    if "failed" in event:
+        raise _refused(str(event["failed"]), str(event["text"]))
+    return event
 
 
 def _not_built(why: str) -> EnvironmentFailure:
-    return EnvironmentFailure("cluster.not_built", f"the cluster was not built: {why}", "try it again")
+    return EnvironmentFailure("cluster.not_built", f"the cluster was not built: {why}", "try again")
 
 
 def _refused(what: str, text: str) -> SondeError:
-    """The error for what ip, tc or the kernel refused."""
-    said = " ".join(line for line in text.splitlines() if line and not line.startswith("Command failed"))
-    if what == "tc" and "kind is unknown" in said:
+    """The error for a refusal by ip, tc or the kernel."""
+    message = " ".join(line for line in text.splitlines() if line and not line.startswith("Command failed"))
+    if what == "tc" and "kind is unknown" in message:
         return EnvironmentFailure(
             "cluster.no_kernel",
-            "this kernel cannot limit links as was asked for: it has no tbf for rates, or no netem for delays",
+            "this kernel cannot limit links as requested: it lacks tbf for rates, or netem for delays",
             "load the modules sch_tbf and sch_netem (modprobe), or leave --rate or --delay out",
         )
-    if what == "ip" and ("nknown device type" in said or "not supported" in said):
+    if what == "ip" and ("nknown device type" in message or "not supported" in message):
         return EnvironmentFailure(
             "cluster.no_kernel",
-            f"this kernel has no bridges or no pairs of virtual devices: {said}",
+            f"this kernel lacks bridges or pairs of virtual devices: {message}",
             "load the modules bridge and veth (modprobe)",
         )
-    return EnvironmentFailure("cluster.not_built", f"the cluster was not built: {what}: {said}")
+    return EnvironmentFailure("cluster.not_built", f"the cluster was not built: {what}: {message}")

@@ -1,4 +1,4 @@
-"""Commands in nodes for a person at a terminal: what they print, how signals reach them, how they end."""
+"""Commands in nodes for a person at a terminal: output, signals and exit status."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ from sonde.core.interrupt import signals
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _GRACE_S = 5.0  # between SIGTERM, or SIGHUP, and SIGKILL
-_DRAIN_S = 1.0  # for what commands have printed, once they are over
+_DRAIN_S = 1.0  # for the last output of commands, once they have ended
 _LINE_BYTES = 1 << 16  # a longer line is printed in pieces
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command in a node ended. status: its exit status, 128 and its number for a signal. out, err: if kept."""
+    """How a command in a node ended. status: its exit status, 128 plus its number for a signal. out, err: output, if
+    stored.
+    """
 
     node: int
     status: int
@@ -35,15 +37,16 @@ class Ended:
 
 
 class Ending:
-    """Signals that came for this process, passed on to commands: each next one is told more firmly.
+    """Signals that this process received, passed on to commands: each further one is more forceful.
 
-    A first Ctrl-C is a Ctrl-C for the commands, a second one SIGTERM, a third SIGKILL; SIGTERM and SIGHUP are
-    themselves at first, and SIGKILL after a grace. tell: is given what a person at a terminal must know.
+    The first Ctrl-C reaches the commands as SIGINT, the second as SIGTERM, the third as SIGKILL. SIGTERM and SIGHUP are
+    passed on as they are at first; SIGKILL follows after a grace period. report: is called with messages for a person
+    at a terminal.
     """
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
+    def __init__(self, report: Callable[[str], None]) -> None:
         self.came: list[int] = []
-        self.tell = tell
+        self.report = report
         self._passed = 0
         self._kill_at_s: float | None = None
 
@@ -51,22 +54,22 @@ class Ending:
         self.came.append(number)
 
     def pass_on(self, processes: Sequence[NodeProcess]) -> None:
-        """To be called now and then while they run."""
+        """To be called now and then while the commands run."""
         while self._passed < len(self.came):
             number = self.came[self._passed]
             self._passed += 1
             firmly = signal.SIGTERM if number == signal.SIGINT else signal.SIGKILL
-            told = (number, firmly, signal.SIGKILL)[min(self._passed, 3) - 1]
+            signal_to_send = (number, firmly, signal.SIGKILL)[min(self._passed, 3) - 1]
             if number == signal.SIGINT and self._passed == 1:
-                self.tell("told the commands to end; Ctrl-C again does so firmly")
-            if told != signal.SIGINT and self._kill_at_s is None:
+                self.report("asked the commands to end; Ctrl-C again sends SIGTERM, then SIGKILL")
+            if signal_to_send != signal.SIGINT and self._kill_at_s is None:
                 self._kill_at_s = time.monotonic() + _GRACE_S
-            _send(processes, told)
+            _send(processes, signal_to_send)
         if self._kill_at_s is not None and time.monotonic() > self._kill_at_s:
             _send(processes, signal.SIGKILL)
 
     def clear(self, processes: Sequence[NodeProcess]) -> None:
-        """After the end: whoever interrupted a command wants nothing of it to stay, daemons neither."""
+        """After the end: a user who interrupted a command wants none of its processes to stay, daemons neither."""
         if self.came:
             for process in processes:
                 process.sweep()
@@ -77,9 +80,9 @@ def _send(processes: Sequence[NodeProcess], number: int) -> None:
         process.send_signal(number)
 
 
-def attached(cluster: Cluster, node: int, command: Sequence[str], tell: Callable[[str], None]) -> Ended:
-    """Runs a command in a node with this process's own stdin, stdout and stderr; at a terminal in one of its own."""
-    ending = Ending(tell)
+def attached(cluster: Cluster, node: int, command: Sequence[str], report: Callable[[str], None]) -> Ended:
+    """Run a command in a node with this process's own stdin, stdout and stderr; at a terminal, in a new terminal."""
+    ending = Ending(report)
     with signals(ending.note, ENDING):
         if os.isatty(0) and os.isatty(1):
             process = _at_terminal(cluster, node, command, ending)
@@ -98,20 +101,22 @@ def attached(cluster: Cluster, node: int, command: Sequence[str], tell: Callable
 
 
 def _at_terminal(cluster: Cluster, node: int, command: Sequence[str], ending: Ending) -> NodeProcess:
-    """Runs a command in a terminal of its own, and hands on what is typed and printed until it ends.
+    """Run a command in a terminal of its own, and pass on input and output until it ends.
 
-    Shells want to be first in a session that has a terminal, and in another pid namespace ours is not to be had. What
-    is typed, Ctrl-C too, is theirs.
+    A shell must lead the session of its terminal, and ours is not accessible from another pid namespace. All typed
+    keys, Ctrl-C included, go to the command.
     """
-    here, there = os.openpty()
+    here, theirs = os.openpty()
     resized = [True]
     before = termios.tcgetattr(0)
     old = signal.signal(signal.SIGWINCH, lambda *_: resized.append(True))
     try:
-        process = cluster.popen(node, ["setsid", "--ctty", *command], stdin=there, stdout=there, stderr=there)
-        os.close(there)
+        process = cluster.popen(
+            node, ["setsid", "--ctty", *command], stdin=theirs, stdout=theirs, stderr=theirs
+        )
+        os.close(theirs)
         try:
-            tty.setraw(0, termios.TCSADRAIN)  # what was typed already is not lost
+            tty.setraw(0, termios.TCSADRAIN)  # keys that were typed already are not lost
             sources = [0, here]
             while here in sources:
                 if resized:
@@ -124,7 +129,7 @@ def _at_terminal(cluster: Cluster, node: int, command: Sequence[str], ending: En
                         _write(here if source == 0 else 1, piece)
                     else:
                         sources.remove(source)
-                if ended and here not in ready:  # what runs on in the background may hold the terminal
+                if ended and here not in ready:  # a background process may still hold the terminal
                     break
                 ending.pass_on([process])
         except BaseException:
@@ -138,7 +143,7 @@ def _at_terminal(cluster: Cluster, node: int, command: Sequence[str], ending: En
 
 
 def _piece(source: int) -> bytes:
-    """What can be read; nothing at the end, which a terminal that nobody holds any more tells by an error."""
+    """The bytes that can be read; empty at the end, which a terminal without other users reports as an error."""
     try:
         return os.read(source, 1 << 16)
     except OSError:
@@ -155,17 +160,17 @@ def together(
     cluster: Cluster,
     nodes: Sequence[int],
     command: Sequence[str],
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
     keep: bool = False,
 ) -> list[Ended]:
-    """Runs a command in several nodes at once, without input.
+    """Run a command in several nodes at once, without input.
 
-    What they print goes to this process's stdout and stderr, whole lines, each with its host's name in front; with
-    `keep` to the result instead.
+    Their output goes to this process's stdout and stderr in whole lines, each with the host's name in front; with
+    `keep` it goes into the result instead.
     """
-    ending = Ending(tell)
+    ending = Ending(report)
     processes: list[NodeProcess] = []
-    kept: dict[tuple[int, int], list[bytes]] = {(node, to): [] for node in nodes for to in (1, 2)}
+    stored: dict[tuple[int, int], list[bytes]] = {(node, to): [] for node in nodes for to in (1, 2)}
     width = max(len(cluster.hostname(node)) for node in nodes)
     with signals(ending.note, ENDING), selectors.DefaultSelector() as selector:
         try:
@@ -176,7 +181,7 @@ def together(
                 head = f"{cluster.hostname(node):<{width}} | ".encode()
                 for to, pipe in ((1, process.stdout), (2, process.stderr)):
                     assert pipe
-                    take = kept[node, to].append if keep else _Lines(to, head).take
+                    take = stored[node, to].append if keep else _Lines(to, head).take
                     selector.register(pipe, selectors.EVENT_READ, take)
             _pump(
                 selector,
@@ -191,7 +196,7 @@ def together(
             for key in list(selector.get_map().values()):
                 key.fileobj.close()  # type: ignore[union-attr]
         ending.clear(processes)
-    texts = {key: b"".join(pieces).decode("utf-8", "replace") for key, pieces in kept.items()}
+    texts = {key: b"".join(pieces).decode("utf-8", "replace") for key, pieces in stored.items()}
     return [
         Ended(node, _status(process.returncode), texts[node, 1], texts[node, 2])
         for node, process in zip(nodes, processes)
@@ -199,9 +204,9 @@ def together(
 
 
 def _pump(selector: selectors.BaseSelector, look: Callable[[], None], over: Callable[[], bool]) -> None:
-    """Hands on what comes until all commands are over, and what is there by then.
+    """Pass on output until all commands have ended, and the output that is present by then.
 
-    A daemon that one of them left may hold a pipe open, or write into it, for ever.
+    A daemon that one of the commands left may hold a pipe open, or write into it, for ever.
     """
     until_s = None
     while True:
@@ -212,7 +217,7 @@ def _pump(selector: selectors.BaseSelector, look: Callable[[], None], over: Call
             piece = os.read(key.fd, 1 << 16)
             try:
                 key.data(piece)
-            except BrokenPipeError:  # nobody reads our stdout: the command learns it as it would without us
+            except BrokenPipeError:  # nobody reads our stdout: the command gets the same error as without us
                 piece = b""
             if not piece:
                 selector.unregister(key.fileobj)
@@ -227,7 +232,7 @@ def _pump(selector: selectors.BaseSelector, look: Callable[[], None], over: Call
 
 
 class _Lines:
-    """Writes whole lines to a descriptor, each with `head` in front. An empty piece ends the last one."""
+    """Writes whole lines to a descriptor, each with `head` in front. An empty piece ends the last line."""
 
     def __init__(self, to: int, head: bytes) -> None:
         self._to, self._head, self._rest = to, head, b""
@@ -241,5 +246,5 @@ class _Lines:
 
 
 def _status(code: int) -> int:
-    """As a shell tells it."""
+    """The exit status as a shell reports it."""
     return 128 - code if code < 0 else code

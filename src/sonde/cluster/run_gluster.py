@@ -1,7 +1,7 @@
-"""GlusterFS over the nodes of a virtual cluster: a server with a brick in memory on each, the volume mounted on each.
+"""GlusterFS over the nodes of a virtual cluster: on each node a server with a brick in memory, and the volume mounted.
 
-All of it is processes and mounts in the nodes, so it ends with the cluster. It is made before the cluster is complete:
-what a killed builder leaves of it goes with the keeper.
+It consists of processes and mounts in the nodes only, so it ends with the cluster. It is started before the cluster is
+complete: when the builder is killed, the remains end with the keeper.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from sonde.core.errors import EnvironmentFailure, UsageError
 
 PROGRAMS = ("glusterd", "glusterfs", "gluster", "mount.glusterfs")
 _DEVICE = Path("/dev/fuse")
-_START_S = 60.0  # a server takes some seconds; of many nodes all at once
+_START_S = 60.0  # a server needs some seconds, more when many nodes start at once
 _COMMAND_S = 60.0
 
-# What a volume for parallel jobs has to have and does not have by itself. Sharding spreads one large file over the
-# bricks, in pieces of the least size that is allowed. The caches of clients, which know nothing of what other nodes
-# write, would show a rank the file as it was a second ago; so they are off, and the kernel's are not used (the mount).
+# Options that a volume for parallel jobs needs and that are not defaults. Sharding spreads one large file over the
+# bricks, in pieces of the smallest allowed size. Caches of clients are off, because they do not see the writes of other
+# nodes: a rank would read the file as it was a second ago. The mount turns off the kernel's caches too.
 OPTIONS = {
     "features.shard": "on",
     "features.shard-block-size": "4MB",
@@ -39,12 +39,12 @@ MOUNT_OPTIONS = "direct-io-mode=enable,attribute-timeout=0,entry-timeout=0"
 
 # [when] E [MSGID: 106229] [glusterd.c:500:glusterd_check_gsync_present] 0-glusterd: what is wrong
 _ERROR = re.compile(
-    r"\[[^]]*\] [EC] (?:\[MSGID: \d+\] )?\[(?P<file>[^]:]+):[^]]*\] (?:[\w.-]+: )?(?P<said>.*)"
+    r"\[[^]]*\] [EC] (?:\[MSGID: \d+\] )?\[(?P<file>[^]:]+):[^]]*\] (?:[\w.-]+: )?(?P<text>.*)"
 )
 
 
 class Nodes(Protocol):
-    """What GlusterFS needs of a cluster that is up (`run.Cluster`)."""
+    """The part of a cluster (`run.Cluster`) that GlusterFS needs."""
 
     plan: plan.Plan
 
@@ -56,7 +56,7 @@ class Nodes(Protocol):
 
 
 def check(where: str, path: str) -> None:
-    """Whether GlusterFS can be had here. where: the folder to mount it at. path: where programs are looked for.
+    """Check whether GlusterFS can be used here. where: the folder to mount it at. path: where programs are searched.
 
     Raises
     ------
@@ -66,25 +66,25 @@ def check(where: str, path: str) -> None:
         if not shutil.which(program, path=path):
             raise EnvironmentFailure(
                 "cluster.no_program",
-                f"there is no program '{program}' here, which --gluster needs",
+                f"--gluster needs the program '{program}', which is not installed",
                 distribution.install("glusterfs"),
             )
     if not _DEVICE.exists():
         raise EnvironmentFailure(
             "cluster.no_kernel",
-            f"there is no {_DEVICE} here, by which GlusterFS is mounted",
-            "load the module fuse (modprobe); in a container, give it the device",
+            f"there is no {_DEVICE}, which mounts of GlusterFS need",
+            "load the module fuse (modprobe); in a container, pass the device to it",
         )
     if not Path(where).is_dir():
         raise UsageError(
             "cluster.bad_gluster",
-            f"there is no folder {where} here",
-            "make it, or name another, as --gluster /mnt",
+            f"there is no folder {where}",
+            "create it, or name another, such as --gluster /mnt",
         )
 
 
 def start(cluster: Nodes) -> None:
-    """Servers, a volume called as the cluster with a brick on each node, and the volume mounted on each.
+    """Start servers, create a volume with the cluster's name and a brick on each node, and mount it on each.
 
     Raises
     ------
@@ -93,8 +93,8 @@ def start(cluster: Nodes) -> None:
     nodes = cluster.plan.nodes
     hosts = cluster.plan.hostnames
     quiet = subprocess.DEVNULL
-    # A server begins only if its gsyncd does, which is run by $PYTHON if there is one, be it empty as under Sonde's own
-    # Makefile, and is led astray by PYTHONHOME and PYTHONPATH, which modules set.
+    # A server starts only if its gsyncd does. gsyncd is run by $PYTHON if that is set, even if it is empty as under
+    # Sonde's own Makefile. PYTHONHOME and PYTHONPATH, which environment modules set, mislead it.
     around = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     servers = [
         cluster.popen(
@@ -109,7 +109,7 @@ def start(cluster: Nodes) -> None:
     ]
     until_s = time.monotonic() + _START_S
     for node, server in zip(nodes, servers):
-        # It goes into the background once it answers.
+        # The server goes into the background once it answers.
         status = _waited(server, until_s)
         if status != 0:
             how = (
@@ -119,7 +119,7 @@ def start(cluster: Nodes) -> None:
     for node in nodes[1:]:
         _gluster(cluster, "peer", "probe", hosts[node])
     bricks = [f"{host}:{plan.BRICK}" for host in hosts]
-    # Servers know each other only a moment after each has answered.
+    # Servers know each other only a moment after each of them has answered.
     _gluster(
         cluster,
         "volume",
@@ -129,26 +129,26 @@ def start(cluster: Nodes) -> None:
         "force",
         patience=("not connected", "not in 'Peer in"),
     )
-    _gluster(cluster, "volume", "set", cluster.name, *(word for pair in OPTIONS.items() for word in pair))
+    _gluster(cluster, "volume", "set", cluster.name, *(item for pair in OPTIONS.items() for item in pair))
     _gluster(cluster, "volume", "start", cluster.name)
     for node in nodes:
         source = f"{hosts[node]}:/{cluster.name}"
-        words = ["mount", "-t", "glusterfs", "-o", MOUNT_OPTIONS, source, cluster.plan.gluster]
-        ran = cluster.run(node, words, timeout_s=_COMMAND_S, check=False)
+        argv = ["mount", "-t", "glusterfs", "-o", MOUNT_OPTIONS, source, cluster.plan.gluster]
+        ran = cluster.run(node, argv, timeout_s=_COMMAND_S, check=False)
         if ran.returncode != 0:
             raise _failed("mount", hosts[node], ran.stderr or ran.stdout)
 
 
-def _gluster(cluster: Nodes, *words: str, patience: Sequence[str] = ()) -> None:
-    """A `gluster` command in node 0. patience: what it may say for a while."""
+def _gluster(cluster: Nodes, *arguments: str, patience: Sequence[str] = ()) -> None:
+    """Run a `gluster` command in node 0. patience: messages that it may give for a while."""
     until_s = time.monotonic() + _START_S
     while True:
-        ran = cluster.run(0, ["gluster", "--mode=script", *words], timeout_s=_COMMAND_S, check=False)
+        ran = cluster.run(0, ["gluster", "--mode=script", *arguments], timeout_s=_COMMAND_S, check=False)
         if ran.returncode == 0:
             return
-        said = ran.stderr or ran.stdout
-        if time.monotonic() > until_s or not any(each in said for each in patience):
-            raise _failed(f"gluster {' '.join(words[:2])}", cluster.hostname(0), said)
+        message = ran.stderr or ran.stdout
+        if time.monotonic() > until_s or not any(each in message for each in patience):
+            raise _failed(f"gluster {' '.join(arguments[:2])}", cluster.hostname(0), message)
         time.sleep(0.1)
 
 
@@ -160,24 +160,25 @@ def _waited(server: subprocess.Popen[Any], until_s: float) -> int | None:
 
 
 def _log(cluster: Nodes, node: int) -> str:
-    """Why a server ended, as it wrote into its log, which goes with the cluster."""
-    words = ["cat", "/var/log/glusterfs/glusterd.log"]
-    return errors_in(cluster.run(node, words, timeout_s=_COMMAND_S, check=False).stdout)
+    """Why a server ended, from its log, which ends with the cluster."""
+    argv = ["cat", "/var/log/glusterfs/glusterd.log"]
+    return errors_in(cluster.run(node, argv, timeout_s=_COMMAND_S, check=False).stdout)
 
 
 def errors_in(log: str) -> str:
-    """The last errors in the log of a server, of which one names why it ended. What it goes through on its way out says
-    only, from xlator.c and graph.c, that it did not begin; and what went wrong for it comes as up to three lines.
+    """The last errors in the log of a server, one of which gives the reason for its end.
+
+    Messages from xlator.c and graph.c only say that the server did not start. One fault gives up to three lines.
     """
     found = [_ERROR.fullmatch(line) for line in log.splitlines()]
-    said = [one["said"].strip() for one in found if one and one["file"] not in ("xlator.c", "graph.c")]
-    return "; ".join(list(dict.fromkeys(said))[-3:])
+    errors = [one["text"].strip() for one in found if one and one["file"] not in ("xlator.c", "graph.c")]
+    return "; ".join(list(dict.fromkeys(errors))[-3:])
 
 
-def _failed(what: str, host: str, said: str) -> EnvironmentFailure:
-    lines = [line for line in said.strip().splitlines() if line.strip()]
+def _failed(what: str, host: str, message: str) -> EnvironmentFailure:
+    lines = [line for line in message.strip().splitlines() if line.strip()]
     return EnvironmentFailure(
         "cluster.no_gluster",
-        f"GlusterFS was not started: {what} failed on {host}{f': {lines[-1][:400]}' if lines else ''}",
-        "see whether a cluster without --gluster can be built, and free memory for the bricks",
+        f"GlusterFS did not start: {what} failed on {host}{f': {lines[-1][:400]}' if lines else ''}",
+        "free memory for the bricks, and check that a cluster without --gluster can be built",
     )

@@ -1,13 +1,14 @@
-"""The process that a virtual cluster lives by, the first of a pid namespace: all that runs in the cluster dies with it.
+"""The process that keeps a virtual cluster alive, the first of a pid namespace: all processes of the cluster end with
+it.
 
-It builds the nodes, then sleeps. Nothing of them has a name outside: their namespaces stay because this process holds
-descriptors of them, so that SIGKILL, however it comes, takes all away. Started by run.py as a file, with nothing but
-the standard library to load. What is said, a line each:
+It builds the nodes, then sleeps. The nodes have no name outside: their namespaces stay because this process holds
+descriptors of them, so SIGKILL, however it comes, removes everything. run.py starts it as a file; it loads nothing but
+the standard library. The protocol, one message a line:
 
   it      {"pid": 4711}       its process id outside, while it waits
   run.py  what to build       plan.orders
-  it      {"ready": true}     or {"failed": "ip", "text": "..."}; from now on nodes can be entered
-  run.py  keep                end of file instead: whoever wanted the cluster has died, and so does it
+  it      {"ready": true}     or {"failed": "ip", "text": "..."}; after "ready" nodes can be entered
+  run.py  keep                end of file instead: the builder has died, and the keeper ends too
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Failed(Exception):
-    """What failed, and what it said."""
+    """The step that failed, and its message."""
 
 
 def _call(function: str, *arguments: Any) -> None:
@@ -52,17 +53,17 @@ def _mount(what: str, where: str, kind: str | None, flags: int, data: str | None
         raise Failed(f"mount of {where}", error.args[1]) from None
 
 
-def _tell(**said: Any) -> None:
-    os.write(1, f"{json.dumps(said)}\n".encode())
+def _report(**message: Any) -> None:
+    os.write(1, f"{json.dumps(message)}\n".encode())
 
 
 def _batch(program: str, text: str, inside: tuple[str, ...] = ()) -> None:
-    """`ip -batch` or `tc -batch` with that text."""
+    """Run `ip -batch` or `tc -batch` with that text as input."""
     if not text:
         return
-    words = [*inside, program, "-batch", "-"]
+    argv = [*inside, program, "-batch", "-"]
     ran = subprocess.run(
-        words,
+        argv,
         input=text,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -75,27 +76,29 @@ def _batch(program: str, text: str, inside: tuple[str, ...] = ()) -> None:
 
 
 def _without_ipv6() -> None:
-    """Devices to come have no IPv6, whose announcements would be traffic that nobody sent. lo, which is there, has."""
+    """Turn IPv6 off for devices to come: its announcements would be traffic that nobody sent. lo exists already and has
+    IPv6.
+    """
     with suppress(FileNotFoundError), open("/proc/sys/net/ipv6/conf/default/disable_ipv6", "w") as setting:
         setting.write("1")
 
 
-def _own(folder: str, kept: str) -> None:
-    """An empty folder in memory in the place of `folder`. kept: a folder that stays where it is, if that is within."""
-    # trusted.* attributes, which GlusterFS keeps its own in, are there on a tmpfs.
+def _own(folder: str, stays: str) -> None:
+    """Mount an empty folder in memory over `folder`. stays: a folder that stays visible if it is inside."""
+    # GlusterFS stores its own attributes as trusted.*, which a tmpfs supports.
     arguments = ("sonde-cluster", folder, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=1777")
-    if os.path.commonpath((folder, kept)) != folder:
+    if os.path.commonpath((folder, stays)) != folder:
         _mount(*arguments)
         return
-    held = os.open(kept, os.O_PATH | os.O_DIRECTORY)
+    descriptor = os.open(stays, os.O_PATH | os.O_DIRECTORY)
     _mount(*arguments)
-    os.makedirs(kept)
-    _mount(f"/proc/self/fd/{held}", kept, None, _MS_BIND)
-    os.close(held)
+    os.makedirs(stays)
+    _mount(f"/proc/self/fd/{descriptor}", stays, None, _MS_BIND)
+    os.close(descriptor)
 
 
 def build(orders: dict[str, Any]) -> None:
-    """Makes all of it, in this process's own namespaces and in those of the nodes."""
+    """Build everything, in this process's own namespaces and in those of the nodes."""
     kinds = orders["namespaces"]
     each = len(kinds) + 1  # and the root folder
     most = orders["first_fd"] + each * len(orders["nodes"]) + 16
@@ -106,14 +109,14 @@ def build(orders: dict[str, Any]) -> None:
         except (ValueError, OSError):
             raise Failed("raising the limit of open files", f"{most} are needed, {hard} allowed") from None
     _unshare("mnt", "net")
-    # What is mounted in here stays in here; what the host mounts or unmounts later is seen.
+    # Mounts in here stay in here; later mounts and unmounts of the host are seen.
     _mount("none", "/", None, _MS_REC | _MS_SLAVE)
     _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
     _mount(orders["hosts"], "/etc/hosts", None, _MS_BIND)
     _without_ipv6()
     home = {kind: os.open(f"/proc/self/ns/{kind}", os.O_RDONLY) for kind in kinds}
     root = os.open("/", os.O_PATH | os.O_DIRECTORY)
-    kept = orders["first_fd"]
+    number = orders["first_fd"]
     for node in orders["nodes"]:
         _unshare(*kinds)
         socket.sethostname(node["hostname"])
@@ -124,12 +127,12 @@ def build(orders: dict[str, Any]) -> None:
             *(os.open(f"/proc/self/ns/{kind}", os.O_RDONLY) for kind in kinds),
             os.open("/", os.O_PATH | os.O_DIRECTORY),
         ):
-            os.dup2(found, kept, inheritable=False)
+            os.dup2(found, number, inheritable=False)
             os.close(found)
-            kept += 1
+            number += 1
         for kind in kinds:
             _call("setns", home[kind], _CLONE[kind])
-        # In a chroot the mount namespace has led out of it, to a /proc where process 1 is another.
+        # In a chroot, the mount namespace has led out of it, to a /proc where process 1 is another process.
         os.fchdir(root)
         os.chroot(".")
 
@@ -146,13 +149,13 @@ def build(orders: dict[str, Any]) -> None:
 def main() -> NoReturn:
     os.chdir("/")
     try:
-        _unshare("pid")  # of the children to come
+        _unshare("pid")  # for the children to come
     except Failed as error:
-        _tell(failed=error.args[0], text=error.args[1])
+        _report(failed=error.args[0], text=error.args[1])
         os._exit(1)
     child = os.fork()
     if child:
-        _tell(pid=child)
+        _report(pid=child)
         os._exit(0)
     line = sys.stdin.readline()
     if not line:
@@ -160,14 +163,14 @@ def main() -> NoReturn:
     try:
         build(json.loads(line))
     except Failed as error:
-        _tell(failed=error.args[0], text=error.args[1])
+        _report(failed=error.args[0], text=error.args[1])
         os._exit(1)
     except OSError as error:
-        _tell(failed=error.filename or "the system", text=error.strerror)
+        _report(failed=error.filename or "the system", text=error.strerror)
         os._exit(1)
-    # What lost its parent in here is a child of this process: with SIGCHLD ignored the kernel takes their remains.
+    # Orphans in here become children of this process: with SIGCHLD ignored the kernel reaps them.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    _tell(ready=True)
+    _report(ready=True)
     if sys.stdin.readline() != "keep\n":
         os._exit(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,7 +1,8 @@
-"""Which values a variable or an attribute of a dataset may have: declared in tables of rooms, held against files here.
+"""The allowed values of a dataset's variables and attributes: declared in tables of rooms, compared with files here.
 
-A dataset may be damaged, or a stranger's. A table that says "an index below the number of variants" lets it be refused
-where it is opened, with the variable, the position, the value and what is allowed, before a calculation meets it.
+A dataset may be damaged, or come from a stranger. With a declaration such as "an index below the number of variants",
+Sonde refuses it when it is opened, and names the variable, the position, the value and the allowed ones, before a
+calculation uses the value.
 """
 
 from __future__ import annotations
@@ -17,16 +18,17 @@ if TYPE_CHECKING:
     import xarray as xr
 
 WHOLE_AT_OPEN_BYTES = 8 << 20
-"""Longer columns are read at opening only where they are positions or codes: a wrong one of these gives no error."""
+"""At opening, longer columns are read only if they hold positions or codes: a wrong one of these raises no error."""
 
 
 @dataclass(frozen=True)
 class Allowed:
-    """Values that numbers, or texts, may have. NaN is allowed for floats unless `nan` is False.
+    """The values that numbers, or texts, may have. NaN is allowed for floats unless `nan` is False.
 
-    low, high: both allowed. below: a dim of the same group; values are positions in it. up_to: a dim; values count what
-    is in it. codes, texts: no others. besides: numbers that are allowed besides, as -1 for "none". rises: a dim along
-    which values do not fall; strictly: along which each is above the one before it. infinite: whether floats may be.
+    low, high: the bounds, both allowed. below: a dim of the same group; values are positions in it. up_to: a dim;
+    values are counts of its entries. codes, texts: the only allowed ones. besides: further allowed numbers, such as -1
+    for "none". rises: a dim along which values do not fall; strictly: each value is above the one before it. infinite:
+    whether floats may be infinite.
     """
 
     low: float = -math.inf
@@ -43,7 +45,7 @@ class Allowed:
 
     @property
     def at_any_size(self) -> bool:
-        """Whether a wrong value would be taken for another one, instead of giving an error."""
+        """Whether a wrong value would pass for another one, instead of raising an error."""
         return bool(self.below or self.codes)
 
     def end(self, sizes: Mapping[Any, int]) -> float:
@@ -53,7 +55,7 @@ class Allowed:
         return min(self.high, sizes[self.up_to]) if self.up_to in sizes else self.high
 
     def wrong(self, values: np.ndarray, sizes: Mapping[Any, int]) -> np.ndarray:
-        """Which values are not allowed, each by itself; all False for what is of another type than declared."""
+        """A mask of the values that are not allowed; all False if the type is not the declared one."""
         if self.texts and values.dtype.kind in "OUT":
             return ~np.isin(values.astype(str), self.texts)
         if self.texts or values.dtype.kind not in "iuf":
@@ -67,25 +69,25 @@ class Allowed:
         return bad & ~np.isin(values, self.besides) if self.besides else bad
 
     def text(self, sizes: Mapping[Any, int]) -> str:
-        """The allowed values, in words: "0 to 2 (a position in variant), or -1"."""
+        """The allowed values as text: "0 to 2 (a position in variant), or -1"."""
         if self.texts:
             return ", ".join(repr(text) for text in self.texts)
         low, high = self.low, self.end(sizes)
         if self.codes:
-            words = ", ".join(f"{code:.12g}" for code in self.codes)
+            text = ", ".join(f"{code:.12g}" for code in self.codes)
         elif math.isfinite(low) and math.isfinite(high):
-            words = f"{low:.12g} to {high:.12g}" if low <= high else "nothing"
+            text = f"{low:.12g} to {high:.12g}" if low <= high else "nothing"
         elif math.isfinite(low):
-            words = f"{low:.12g} and above"
+            text = f"{low:.12g} and above"
         else:
-            words = f"up to {high:.12g}" if math.isfinite(high) else "any finite number"
-        words += f" (a position in {self.below})" if self.below else ""
-        words += f" (the length of {self.up_to})" if self.up_to in sizes else ""
-        return words + "".join(f", or {value:.12g}" for value in self.besides)
+            text = f"up to {high:.12g}" if math.isfinite(high) else "any finite number"
+        text += f" (a position in {self.below})" if self.below else ""
+        text += f" (the length of {self.up_to})" if self.up_to in sizes else ""
+        return text + "".join(f", or {value:.12g}" for value in self.besides)
 
 
 def index(dim: str, *besides: float) -> Allowed:
-    """Positions in a dim of the same group. besides: what stands for none."""
+    """Positions in a dim of the same group. besides: values that mean "no position"."""
     return Allowed(low=0, below=dim, besides=besides)
 
 
@@ -94,7 +96,7 @@ def codes(*known: float, besides: tuple[float, ...] = ()) -> Allowed:
 
 
 def count_of(dim: str, *besides: float) -> Allowed:
-    """How many of the places of a dim hold something."""
+    """The number of positions of a dim that hold something."""
     return Allowed(low=0, up_to=dim, besides=besides)
 
 
@@ -105,19 +107,19 @@ def from_(low: float, *besides: float) -> Allowed:
 
 FINITE = Allowed()
 COUNT = Allowed(low=0)
-"""Counts, bytes, lengths: nothing below 0, nothing infinite."""
+"""Counts, bytes, lengths: not negative, finite."""
 NUMBERED = Allowed(low=-1)
-"""Counts and numbers, -1 for what is not known."""
+"""Counts and numbers, -1 for an unknown one."""
 SHARE = Allowed(low=0, high=1)
 LEVELS = Allowed(low=0, high=1, rises="quantile", strictly=True, nan=False)
 """The coordinate `quantile`."""
 PLAUSIBLE = Allowed(low=-1e18, high=1e18)
-"""For numbers of which nothing is declared, once a calculation with them failed."""
+"""Limits for numbers without a declaration, used after a calculation with them failed."""
 
 
 @dataclass(frozen=True)
 class Wrong:
-    """The first value of a variable that is not allowed. at: its position by dim. count: how many are wrong."""
+    """The first value of a variable that is not allowed. at: its position by dim. count: the number of wrong values."""
 
     at: dict[str, int]
     value: Any
@@ -131,18 +133,18 @@ class Wrong:
 
 
 def first_wrong(variable: xr.Variable, allowed: Allowed, sizes: Mapping[Any, int]) -> Wrong | None:
-    """The first value that a declaration does not allow, or None. Reads all of them, piece by piece.
+    """The first value that a declaration does not allow, or None. It reads all values, piece by piece.
 
     variable: of a dataset, lazy or not. sizes: lengths of the dims of its group.
     """
     found: tuple[dict[str, int], Any, str] | None = None
     count = 0
     for begin, values in _pieces(variable, allowed.rises):
-        wrong, words = allowed.wrong(values, sizes), allowed.text(sizes)
+        wrong, text = allowed.wrong(values, sizes), allowed.text(sizes)
         if not wrong.any() and allowed.rises in variable.dims:
             wrong = _falls(values, variable.dims.index(allowed.rises), allowed.strictly)
             order = "more than" if allowed.strictly else "no less than"
-            words = f"{order} the one before it along {allowed.rises}"
+            text = f"{order} the one before it along {allowed.rises}"
         if not wrong.any():
             continue
         count += int(wrong.sum())
@@ -150,12 +152,14 @@ def first_wrong(variable: xr.Variable, allowed: Allowed, sizes: Mapping[Any, int
             place = np.unravel_index(int(np.argmax(wrong)), wrong.shape) if wrong.shape else ()
             at = {str(dim): int(one) + first for dim, one, first in zip(variable.dims, place, begin)}
             value = values[place]
-            found = at, value.item() if isinstance(value, np.generic | np.ndarray) else value, words
+            found = at, value.item() if isinstance(value, np.generic | np.ndarray) else value, text
     return None if found is None else Wrong(*found, count)
 
 
 def _pieces(variable: xr.Variable, rises: str) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
-    """Begin and values of pieces of a variable; each begins with the last of the one before it along `rises`."""
+    """The begin and the values of pieces of a variable; along `rises` each piece begins with the last value of the
+    previous one.
+    """
     from sonde.core.values import pieces
 
     for where in pieces(variable):
@@ -167,7 +171,7 @@ def _pieces(variable: xr.Variable, rises: str) -> Iterator[tuple[tuple[int, ...]
 
 
 def _falls(values: np.ndarray, axis: int, strictly: bool) -> np.ndarray:
-    """Which values are less than the one before them along an axis; strictly: or equal to it."""
+    """A mask of the values that are less than the previous one along an axis; strictly: or equal to it."""
     fell = np.zeros(values.shape, bool)
     if values.dtype.kind not in "iuf":
         return fell

@@ -24,7 +24,7 @@ from sonde.core.printable import json_names
 FILE_MAGIC = b"SONDEBLK"
 _FREE_BYTES = 256 << 20
 _PACKED_RATIO = 1032
-"""The most that a file system which compresses by deflate makes of a byte; a file of holes claims far more."""
+"""The largest expansion of a byte by a file system that compresses with deflate. A file of holes claims far more."""
 BLOCK_MAGIC = b"SBLK"
 VERSION = 1
 
@@ -38,9 +38,9 @@ _FIELD_TYPE = re.compile(r"<[iuf][248]|[<|][iu]1|\|S[1-9][0-9]{0,5}")
 
 @dataclass(frozen=True)
 class Loss:
-    """What a damaged tail costs: where it begins, how many bytes, how many blocks, and why.
+    """The cost of a damaged tail: where it begins, how many bytes and blocks are lost, and why.
 
-    blocks counts the frames that can be told apart in the lost bytes, the damaged one included; at least 1.
+    blocks is the number of frames that can be recognised in the lost bytes, with the damaged one; at least 1.
     """
 
     offset: int
@@ -52,19 +52,20 @@ class Loss:
 class BlockFile:
     """One block file: its header, and its records in pieces, any number of times.
 
-    Iterating gives structured arrays of `dtype`, in the order written, each at most one block and at most
-    4 MiB (but never less than a record). A block is given only after its checksum was verified. The first
-    block that is cut off or damaged ends the iteration; `loss` and `warnings` then say what is missing. What
-    is appended after the first whole iteration is not seen by later ones. The file is open only meanwhile.
+    Iterating gives structured arrays of `dtype`, in the order written, each at most one block and at most 4 MiB (but
+    never less than a record). A block is given only after its checksum was verified. The first block that is cut off or
+    damaged ends the iteration; `loss` and `warnings` then describe the missing part. Later iterations do not see data
+    that was appended after the first whole one. The file is open only during an iteration.
 
     Parameters
     ----------
     path : the file
-    folder : reach it by its name in there, as a plain file of the folder's owner (core.unsafe_file); it must stay open
+    folder : an open folder; the file is reached by its name in it, as a plain file of the folder's owner
+    (core.unsafe_file)
 
     Attributes
     ----------
-    header : dict  what the probe wrote about itself
+    header : dict  the probe's description of itself
     dtype : numpy dtype of a record
 
     Raises
@@ -102,27 +103,27 @@ class BlockFile:
 
     @property
     def records(self) -> int:
-        """Records that can be read."""
+        """The number of records that can be read."""
         return self._scanned()[0]
 
     @property
     def blocks(self) -> int:
-        """Blocks that can be read."""
+        """The number of blocks that can be read."""
         return self._scanned()[1]
 
     @property
     def dropped(self) -> int:
-        """Records that the probe had no room for, as its last readable block counts them."""
+        """The number of records that the probe had no room for, from its last readable block."""
         return self._scanned()[2]
 
     @property
     def loss(self) -> Loss | None:
-        """What the file's end lacks, or None when it is whole."""
+        """What is missing at the file's end, or None if the file is whole."""
         return self._scanned()[3]
 
     @property
     def warnings(self) -> list[Warning]:
-        """core.truncated_block for a damaged end, core.records_dropped for records without room, or none."""
+        """core.truncated_block for a damaged end, core.records_dropped for records without room, or an empty list."""
         found = []
         if (loss := self.loss) is not None:
             found.append(
@@ -131,15 +132,15 @@ class BlockFile:
                     f"{self.path.name}: {loss.reason} at byte {loss.offset}; {loss.bytes} bytes in "
                     f"{loss.blocks} {'block' if loss.blocks == 1 else 'blocks'} are lost, "
                     f"{self.records} records before them are whole",
-                    "this is what a killed run or a full disk leaves; measure again for the missing part",
+                    "a killed run or a full disk leaves such a file; measure again for the missing part",
                 )
             )
         if self.dropped:
             found.append(
                 Warning(
                     "core.records_dropped",
-                    f"{self.path.name}: {self.dropped} records were dropped for want of room; "
-                    f"{self.records} were kept",
+                    f"{self.path.name}: {self.dropped} records were dropped because there was no room; "
+                    f"{self.records} are stored",
                     "give it more room (--cap, --max-trace, a larger disk), or record less",
                 )
             )
@@ -149,7 +150,7 @@ class BlockFile:
         if self._state is None:
             for _ in self:
                 pass
-        assert self._state is not None  # the iteration sets it at its end
+        assert self._state is not None  # the iteration sets this at its end
         return self._state
 
     def _read_header(self, file: BinaryIO) -> None:
@@ -158,7 +159,7 @@ class BlockFile:
         stored = 512 * os.fstat(file.fileno()).st_blocks
         if (
             stored and size > _FREE_BYTES + _PACKED_RATIO * stored
-        ):  # some file systems do not say what they store
+        ):  # some file systems do not report their stored bytes
             raise DataError(
                 "core.damaged_file",
                 f"{self.path} claims {size} B and stores {stored} B; allowed: 256 MiB, and {_PACKED_RATIO} B for each "
@@ -166,7 +167,7 @@ class BlockFile:
                 "copy it again from where it was measured",
             )
         head = file.read(_FILE_HEAD.size)
-        hint = "block files are what a Sonde probe writes into its run folder (rank-00000.blk)"
+        hint = "block files are written by Sonde's probes into the run folder (rank-00000.blk)"
         if size == 0:
             raise DataError(
                 "core.not_a_block_file", f"{self.path} is empty: its probe ended before it wrote", hint
@@ -177,7 +178,7 @@ class BlockFile:
         def damaged(why: str) -> DataError:
             return DataError(
                 "core.damaged_header",
-                f"{self.path}: {why}, so its {size} bytes cannot be told apart",
+                f"{self.path}: {why}, so its {size} bytes cannot be read as blocks",
                 "the other ranks' files can still be recovered: move this one out of the run folder",
             )
 
@@ -186,7 +187,7 @@ class BlockFile:
         _, version, length, crc, _ = _FILE_HEAD.unpack(head)
         text = file.read(length) if length <= min(size, _MAX_HEADER_BYTES) else b""
         if zlib.crc32(text, zlib.crc32(head[8:16])) != crc or len(text) != length:
-            # A later format may have another head altogether: only a sound head can tell its version.
+            # A later format may have another head: only a valid head gives its version.
             raise damaged("the header is cut off" if length > size - len(head) else "the header is damaged")
         if version != VERSION:
             raise DataError(
@@ -218,7 +219,7 @@ class BlockFile:
             magic, crc, sequence, count, drops = _BLOCK_HEAD.unpack(head)
             length = count * step
             if magic != BLOCK_MAGIC:
-                reason = "a block does not begin as blocks do"
+                reason = "a block has no valid beginning"
                 break
             if length > size - at - len(head):
                 reason = "a block is cut off"
@@ -257,7 +258,7 @@ class BlockFile:
         self._state, self._size = (records, blocks, dropped, loss), size
 
     def _frames(self, file: BinaryIO, at: int, size: int) -> int:
-        """Number of block frames between `at` and `size`, the one that begins at `at` included."""
+        """The number of block frames between `at` and `size`, including the one that begins at `at`."""
         frames = 1
         while True:
             file.seek(at)
@@ -294,7 +295,7 @@ def _record_dtype(fields: Any, damaged: Any) -> np.dtype[Any]:
 
 
 def _checks(file: BinaryIO, head: bytes, length: int, crc: int) -> bool:
-    """Whether a block too large to hold agrees with its checksum; the file stands behind its head."""
+    """Whether a block that is too large for memory matches its checksum; the file position is behind its head."""
     found = zlib.crc32(head[8:])
     while length:
         piece = file.read(min(length, _PIECE_BYTES))
@@ -306,9 +307,9 @@ def _checks(file: BinaryIO, head: bytes, length: int, crc: int) -> bool:
 
 
 def _data_after(file: BinaryIO, begin: int) -> int:
-    """The first byte at or after `begin` that is in no hole: a hole of any length costs whoever makes it nothing.
+    """The first byte at or after `begin` that is not in a hole: a hole of any length costs its maker nothing.
 
-    The file stays where it is, as the buffer of its stream believes.
+    The file position stays as it is, because the buffer of the stream relies on it.
     """
     descriptor = file.fileno()
     before = os.lseek(descriptor, 0, os.SEEK_CUR)
@@ -320,18 +321,18 @@ def _data_after(file: BinaryIO, begin: int) -> int:
         os.lseek(descriptor, before, os.SEEK_SET)
 
 
-def _find(file: BinaryIO, word: bytes, begin: int, end: int) -> int:
-    """Offset of the first `word` at or after `begin`, or `end`."""
+def _find(file: BinaryIO, pattern: bytes, begin: int, end: int) -> int:
+    """Offset of the first `pattern` at or after `begin`, or `end`."""
     while begin < end:
         if (begin := _data_after(file, begin)) >= end:
             break
         file.seek(begin)
         window = file.read(min(_PIECE_BYTES, end - begin))
-        if (found := window.find(word)) >= 0:
+        if (found := window.find(pattern)) >= 0:
             return begin + found
-        if len(window) < len(word) or begin + len(window) >= end:
+        if len(window) < len(pattern) or begin + len(window) >= end:
             break
-        begin += len(window) - len(word) + 1
+        begin += len(window) - len(pattern) + 1
     return end
 
 
@@ -344,9 +345,9 @@ def _unreadable(path: Path, error: OSError) -> EnvironmentFailure:
 
 
 class BlockWriter:
-    """Writes a block file from Python, for what is recorded slowly: each write() is a block, and whole on its own.
+    """Writes a block file from Python, for slow recordings: each write() makes one complete block.
 
-    path : a new file. dtype : packed, little-endian. header : what the writer says of itself; `schema` at least.
+    path : a new file. dtype : packed, little-endian. header : the writer's description of itself; `schema` at least.
 
     Raises
     ------
@@ -370,7 +371,7 @@ class BlockWriter:
             raise _unwritten(self.path, error) from None
 
     def write(self, records: np.ndarray) -> None:
-        """Adds records. Where the disk is full they are counted in `dropped`, and the file stays whole."""
+        """Add records. If the disk is full, `dropped` counts them, and the file stays whole."""
         if not len(records):
             return
         body = struct.pack("<IIQ", self._sequence, len(records), self.dropped) + records.tobytes()

@@ -6,8 +6,8 @@
     [net.run]
     sizes = "0:1000:100"     # `sonde net run`
 
-A key is an option's long name; the command line overrides it. Only the tables that lead to the running
-command are looked into, which keeps the start quick. Not a pure module: it reads the file.
+A key is an option's long name; the command line overrides it. Only the tables that lead to the running command are
+read, which keeps the start quick. Not a pure module: it reads the file.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from sonde.core.errors import SondeError, UsageError, nearest
 LONGEST = 1 << 20  # bytes; a config file is small
 HERE = Path("sonde.toml")
 NOT_HERE = ("agent", "env", "listen", "module", "profile", "server", "user")
-"""What is run, who is let in, and to whom secrets go: never from the folder that one happens to stand in, which may be
-somebody's repository.
+"""Settings that choose what runs, who gets access, and where secrets go. They are never read from the current folder,
+which may be somebody's repository.
 """
 
 
@@ -40,8 +40,8 @@ def find(
 ) -> Path | None:
     """The config file in force: `named`, else $SONDE_CONFIG, else the first that exists of the usual places.
 
-    None where there is none, or where $SONDE_CONFIG is set and empty. Files of other users are passed over;
-    passed_over gets the reason.
+    None if there is no such file, or if $SONDE_CONFIG is set and empty. Files of other users are skipped; passed_over
+    is called with the reason.
     """
     if named:
         return named
@@ -52,24 +52,24 @@ def find(
         if not place.is_file():
             continue
         if why := _not_ours(place):
-            passed_over(f"{place} is not read: {why}; if it is to be, name it: --config {place}")
+            passed_over(f"{place} is not read: {why}; to read it, type --config {place}")
             continue
         return place
     return None
 
 
 def _not_ours(place: Path) -> str:
-    """Why nobody can be sure that this user wrote it; "": nothing."""
+    """The reason why this user may not have written the file; "" if there is no such reason."""
     own = os.geteuid()
     if place == HERE and own == 0:
-        return "root takes no defaults from the folder it stands in"
+        return "root reads no defaults from the current folder"
     try:
         file, folder = place.stat(), place.absolute().parent.stat()
     except OSError as error:
         return (error.strerror or str(error)).lower()
     for what, found in (("the file", file), ("its folder", folder)):
         if found.st_uid not in (own, 0):
-            return f"{what} is user {found.st_uid}'s"
+            return f"{what} belongs to user {found.st_uid}"
         if found.st_mode & stat.S_IWOTH and not (what != "the file" and found.st_mode & stat.S_ISVTX):
             return f"everybody may write {what}"
     return ""
@@ -108,13 +108,14 @@ def read(path: Path) -> Config:
 
 
 def toml(text: str) -> dict[str, Any]:
-    """What TOML says. Whole numbers have 64 bits, as TOML has them: a larger one could not even be shown.
+    """The values in a TOML text. Whole numbers have 64 bits, as in TOML: a larger one could not even be printed.
 
     Raises
     ------
-    ValueError  tomllib.TOMLDecodeError among them: it is not TOML, nested too deep, or has a number that is too large.
+    ValueError  tomllib.TOMLDecodeError among others: it is not TOML, nested too deep, or has a number that is too
+    large.
     """
-    import tomllib  # here and not above: most starts have no config file, and --help must be quick
+    import tomllib  # imported here: most starts have no config file, and --help must be quick
 
     try:
         table = tomllib.loads(text)
@@ -134,7 +135,7 @@ def _check_numbers(value: Any) -> None:
 
 @dataclass(frozen=True)
 class Config:
-    """A config file that was read: what it says, and on which line each key stands."""
+    """A config file that was read: its values, and the line of each key."""
 
     path: Path
     data: Mapping[str, Any]
@@ -161,9 +162,7 @@ class Config:
             self._check_keys(step, table, place, shared if depth == 0 else None)
             for key, value in table.items():
                 if of_folder and key in NOT_HERE and not isinstance(value, dict):
-                    what = (
-                        f"'{key}' is not taken from the folder that one stands in, which others may have made"
-                    )
+                    what = f"'{key}' is not read from the current folder, which others may have created"
                     raise self._bad((*place, key), what, f"type --{key}, or name the file: --config ./{HERE}")
                 if key in options and not isinstance(value, dict):
                     values[str(options[key].name)] = self._checked(
@@ -204,13 +203,13 @@ class Config:
                     (*place, key), fault, f"write [{'.'.join((*place, key))}]" if key in tables else ""
                 )
             what = "table" if isinstance(value, dict) else "key"
-            allowed = f"allowed: {', '.join(known)}" if known else "no table stands below this one"
+            allowed = f"allowed: {', '.join(known)}" if known else "this table has no tables below it"
             raise self._bad((*place, key), f"unknown {what} '{key}'{where}{nearest(key, known)}", allowed)
 
     def _checked(
         self, context: click.Context, param: click.Parameter, value: Any, place: tuple[str, ...]
     ) -> Any:
-        """`value` in the form the option's type reads it; any fault is told with its place in the file."""
+        """`value` as the option's type reads it; an error names its place in the file."""
         flag = isinstance(param, click.Option) and param.is_flag
         if flag != isinstance(value, bool):
             takes = "allowed: true, false" if flag else f"allowed: {allowed(param)}"
@@ -242,7 +241,7 @@ class Config:
 
 
 def spelt(param: click.Parameter) -> str:
-    """How a parameter is written on the command line: "--sizes", or FILE for an argument."""
+    """The name of a parameter on the command line: "--sizes", or FILE for an argument."""
     return max(param.opts, key=len) if isinstance(param, click.Option) else param.human_readable_name
 
 
@@ -256,9 +255,9 @@ def _is_key(param: click.Parameter) -> bool:
 
 
 def allowed(param: click.Parameter) -> str:
-    """What values a parameter takes, in words."""
-    if words := getattr(param.type, "allowed", ""):
-        return str(words)
+    """The values that a parameter takes, as text."""
+    if text := getattr(param.type, "allowed", ""):
+        return str(text)
     if isinstance(param.type, click.Choice):
         return ", ".join(str(choice) for choice in param.type.choices)
     if isinstance(param.type, click.IntRange):
@@ -269,8 +268,8 @@ def allowed(param: click.Parameter) -> str:
     if isinstance(param.type, click.FloatRange):
         least, most = param.type.min, param.type.max
         if least is not None:
-            word = "above" if param.type.min_open else "from"
-            return f"numbers {word} {least:g}" + ("" if most is None else f" to {most:g}")
+            bound = "above" if param.type.min_open else "from"
+            return f"numbers {bound} {least:g}" + ("" if most is None else f" to {most:g}")
         if most is not None:
             return f"numbers up to {most:g}"
     if isinstance(param.type, click.types.FloatParamType):
@@ -290,7 +289,7 @@ _TABLE = rf"\s*\[\[?\s*({_PART}(?:\s*\.\s*{_PART})*)\s*\]\]?\s*(?:#.*)?$"
 
 
 def lines_of(text: str) -> dict[tuple[str, ...], int]:
-    """Where each key and table stands, which tomllib does not tell. A line inside a long text may mislead."""
+    """The line of each key and table, which tomllib does not report. A line inside a long text may mislead."""
     found: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), 1):

@@ -1,4 +1,4 @@
-"""Datasets, for reading: open them lazily, say what is wrong with them, check what they promise."""
+"""Datasets, for reading: open them lazily, report what is wrong with them, validate them."""
 
 from __future__ import annotations
 
@@ -40,41 +40,43 @@ ROOT_ATTRIBUTES = (
 
 INTERRUPTED = Warning(
     "core.run_was_interrupted",
-    "the run was interrupted before its end; this is what was measured until then",
-    "run it again for all of it",
+    "the run was interrupted before its end; the dataset holds the results until then",
+    "run it again for the complete result",
 )
 
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _CLASSIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05")
-_CACHE_BYTES = 16 << 20  # netCDF-C's own default, 64 MiB for each variable read, would be most of our memory
+_CACHE_BYTES = 16 << 20  # netCDF-C's own default, 64 MiB for each variable read, would use most of our memory
 _DEFLATE_RATIO = 1032
-"""The most that deflate packs into a byte, so that no file that was written to its end holds more values than that.
+"""The largest expansion of a byte by deflate: no complete file holds more values than that.
 Source: zlib, "Maximum Compression Factor".
 """
-_FREE_BYTES = 256 << 20  # of values that are nowhere in the file, such as a run's that ended at once
-_TEXT_BYTES = 16  # of a text's reference in the file; its length is not known before it is read
+_FREE_BYTES = (
+    256 << 20
+)  # allowed for values that are nowhere in the file, such as those of a run that ended at once
+_TEXT_BYTES = 16  # size of a text's reference in the file; the length of the text is known only after reading
 _POSITION_BYTES = 8
 _COMPOSED = ("CompoundType", "VLType")
-"""Values of these are lists and records, which no array of numbers or texts can hold."""
+"""Types whose values are lists and records, which no array of numbers or texts can hold."""
 _OF_VALUES = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
-"""Errors that calculations on damaged values may raise, and mistakes of ours as well."""
+"""Errors that calculations on damaged values may raise; mistakes of ours raise them too."""
 _FORMAL = ("data.no_long_name", "data.no_units", "data.unknown_group")
-"""Findings of what is there for readers: no calculation fails for it."""
+"""Findings about information for readers: no calculation fails because of these."""
 
-# What this process has opened, and whether of any size: for errors met while values are read, which do not name their
-# file.
+# The files that this process has opened, and whether each may have any size. Errors from reading values do not name
+# their file, and this does.
 _opened: dict[Path, bool] = {}
 
 
 def open(path: str | PathLike[str], any_size: bool = False, any_values: bool = False) -> xr.DataTree:
-    """Open a dataset as an xarray DataTree, lazily: values are read when they are used, and not kept.
+    """Open a dataset as an xarray DataTree, lazily: values are read when they are used, and not cached.
 
     path: a file that Sonde wrote. The tree holds the file open: use it in a `with`, or call `.close()`.
-    any_size: also a file that claims far more values than it can hold (see `check_claims`).
-    any_values: also a file whose variables or attributes are not as its room declares them, for whoever looks at what
-    is wrong with it.
-    Nothing is decoded: seconds stay numbers, integers stay integers, and a missing float is NaN.
-    One thread at a time: netCDF-C and HDF5 lock nothing, and a process with two threads in them crashes.
+    any_size: accept a file that claims far more values than it can hold (see `check_claims`).
+    any_values: accept a file whose variables or attributes are not as its room declares them, to find out what is wrong
+    with it.
+    Values are not decoded: seconds stay numbers, integers stay integers, and a missing float is NaN.
+    Use one thread at a time: netCDF-C and HDF5 lock nothing, and a process with two threads in them crashes.
 
     Raises
     ------
@@ -89,9 +91,9 @@ def open(path: str | PathLike[str], any_size: bool = False, any_values: bool = F
     from sonde.core.netcdf import named, netCDF4
 
     netCDF4.set_chunk_cache(_CACHE_BYTES, 1009, 0.75)
-    held = ExitStack()
+    stack = ExitStack()
     try:
-        name = held.enter_context(named(file))
+        name = stack.enter_context(named(file))
         with netCDF4.Dataset(name) as root:
             schema = root.__dict__.get("schema")
             _read_schema(file, schema)
@@ -105,10 +107,10 @@ def open(path: str | PathLike[str], any_size: bool = False, any_values: bool = F
             decode_timedelta=False,
             cache=False,
         )
-        held.callback(tree._close or (lambda: None))
-        tree.set_close(held.close)
+        stack.callback(tree._close or (lambda: None))
+        tree.set_close(stack.close)
     except (OSError, RuntimeError, ValueError, AttributeError, KeyError, UnicodeDecodeError) as error:
-        held.close()
+        stack.close()
         raise _damaged(file, error) from error
     _opened[file] = any_size
     if not any_values:
@@ -124,7 +126,7 @@ def open(path: str | PathLike[str], any_size: bool = False, any_values: bool = F
 
 
 def room_schema(room: str) -> RoomSchema | None:
-    """A room's schema by the room's name; None where this Sonde has no such room."""
+    """A room's schema by the room's name; None if this Sonde has no such room."""
     found = find_room(room)
     return found.schema() if found is not None else None
 
@@ -132,7 +134,7 @@ def room_schema(room: str) -> RoomSchema | None:
 def misfits(tree: xr.DataTree, all_values: bool = True) -> Iterator[Finding]:
     """Findings: variables and root attributes of a dataset that its room's tables do not allow.
 
-    all_values: also of columns that are long and neither indices nor codes.
+    all_values: check also long columns that hold neither indices nor codes.
     """
     from sonde.core import described
 
@@ -146,23 +148,23 @@ def misfits(tree: xr.DataTree, all_values: bool = True) -> Iterator[Finding]:
 
 
 def _declared(tree: xr.DataTree) -> Tables:
-    """The tables of a dataset's room; {} where it has none."""
+    """The tables of a dataset's room; {} if it has none."""
     tables = getattr(room_schema(schema_of(tree)[0]), "tables", None)
     return cast("Tables", tables(tree)) if tables is not None else {}
 
 
 def _unfit(file: Path, finding: Finding) -> DataError:
-    """The error that a finding about a dataset is, where it keeps a command from reading it."""
+    """The error for a finding about a dataset that keeps a command from reading it."""
     what = f"{file} is damaged: {finding.text.removeprefix(f'{file} ')}"
     return DataError("core.damaged_file", what, _rescue(file, parts=True))
 
 
 def check_claims(root: netCDF4.Dataset, file: Path) -> None:
-    """Refuses a file whose variables claim far more values than its bytes can hold, or are of types of its own.
+    """Refuse a file whose variables claim far more values than its bytes can hold, or have types of the file's own.
 
-    A few KiB can claim exabytes: chunks that were never written are read as fill values, and who reads them all never
-    ends, or runs out of memory. Allowed are 256 MiB, and 1032 B for each byte of the file, which is the most that
-    deflate packs. A dim counts as one column of positions, whether or not a variable has it.
+    A few KiB can claim exabytes: chunks that were never written are read as fill values. A program that reads them all
+    never ends, or runs out of memory. The limit is 256 MiB plus 1032 B for each byte of the file, the largest expansion
+    of deflate. A dim counts as one column of positions, whether or not a variable uses it.
 
     root: the open file. file: its path.
 
@@ -180,7 +182,7 @@ def check_claims(root: netCDF4.Dataset, file: Path) -> None:
             if dtype is not str and type(variable.datatype).__name__ in _COMPOSED:
                 raise DataError(
                     "core.foreign_type",
-                    f"{file}: {group.path.rstrip('/')}/{variable.name} is of a type that the file defines itself; "
+                    f"{file}: {group.path.rstrip('/')}/{variable.name} has a type that the file defines itself; "
                     "allowed: integers, floats, strings",
                     _rescue(file),
                 )
@@ -192,13 +194,13 @@ def check_claims(root: netCDF4.Dataset, file: Path) -> None:
             "core.claims_too_much",
             f"{file} holds {size} B and claims {_decimal(claimed)} of values; allowed: 256 MiB, and "
             f"{_DEFLATE_RATIO} B for each byte of the file",
-            f"if you trust it: {typed('sonde', 'data', 'validate', file, '--any-size')}, which takes as long as it "
-            "takes; in Python sonde.open(FILE, any_size=True)",
+            f"if you trust it: {typed('sonde', 'data', 'validate', file, '--any-size')}, which may take long; "
+            "in Python: sonde.open(FILE, any_size=True)",
         )
 
 
 def _decimal(count: int) -> str:
-    """A number of bytes in words: "286 GiB"."""
+    """A number of bytes as text: "286 GiB"."""
     for prefix in ("", "Ki", "Mi", "Gi", "Ti", "Pi"):
         if count < 1024:
             return f"{count} {prefix}B"
@@ -207,7 +209,7 @@ def _decimal(count: int) -> str:
 
 
 def expect_room(tree: xr.DataTree, room: str) -> None:
-    """Refuses a dataset of another room, and names the command that shows it. One without a schema passes.
+    """Refuse a dataset of another room, and name the command that shows it. A dataset without a schema passes.
 
     Raises
     ------
@@ -225,11 +227,11 @@ def expect_room(tree: xr.DataTree, room: str) -> None:
 
 
 def summary_of(tree: xr.DataTree, room: str, path: object = None) -> xr.Dataset:
-    """/summary of a room's dataset, read. path: how errors call the file; None for its own path.
+    """/summary of a room's dataset, as read. path: the file's name in errors; None for its own path.
 
     Raises
     ------
-    DataError  those of `expect_room`; core.no_summary, with the reason where the dataset tells one.
+    DataError  those of `expect_room`; core.no_summary, with the reason if the dataset records one.
     """
     expect_room(tree, room)
     if "summary" in tree.children:
@@ -242,15 +244,16 @@ def summary_of(tree: xr.DataTree, room: str, path: object = None) -> xr.Dataset:
 
 
 def begin() -> None:
-    """A command begins: what was opened before has nothing to do with its errors."""
+    """Mark the begin of a command: files that were opened before have nothing to do with its errors."""
     _opened.clear()
 
 
 def blamed(error: BaseException, room_check: RoomCheck | None = None) -> DataError | None:
-    """The cause of an error from reading values, where a dataset opened since `begin` is damaged and that explains it.
+    """The cause of an error from reading values, if a dataset opened since `begin` is damaged and this explains the
+    error.
 
-    error: anything that left a command. room_check: what the room of a dataset checks besides. None where nothing that
-    was opened explains the error: then it is a mistake of ours. Reads the datasets again, piecewise.
+    error: any error that left a command. room_check: further checks of the dataset's room. None if no opened file
+    explains the error: then it is a mistake of ours. It reads the datasets again, piecewise.
 
     A damage is named by what is wrong in the file, never by the error alone: a mistake of ours would hide behind it.
     """
@@ -275,7 +278,7 @@ def blamed(error: BaseException, room_check: RoomCheck | None = None) -> DataErr
 
 
 def _explains(finding: Finding, error: BaseException) -> bool:
-    """Whether an error can come of what a finding says: none does of what is there for readers."""
+    """Whether a finding can cause an error: findings about information for readers cannot."""
     if finding.code == "data.unreadable":
         return True
     if not isinstance(error, _OF_VALUES) or finding.code in _FORMAL:
@@ -285,7 +288,7 @@ def _explains(finding: Finding, error: BaseException) -> bool:
 
 
 def _names(error: BaseException, name: object) -> bool:
-    """Whether an error is about something that is not where it was looked for, by this name."""
+    """Whether an error reports a missing item of this name."""
     return (
         isinstance(error, LookupError | AttributeError)
         and re.search(rf"(?<!\w){re.escape(str(name))}(?!\w)", str(error)) is not None
@@ -312,7 +315,9 @@ def _absent(tree: xr.DataTree, error: BaseException) -> Iterator[Finding]:
 
 
 def _implausible(tree: xr.DataTree) -> Iterator[Finding]:
-    """Numbers that no dataset holds: infinite, or of 10^18 and more. Of what is declared, the room says what may be."""
+    """Findings for numbers that no dataset holds: infinite, or 10^18 and more. For declared variables the room sets the
+    limits.
+    """
     from sonde.core.allowed import PLAUSIBLE, first_wrong
 
     declared = _declared(tree)
@@ -329,7 +334,7 @@ def _implausible(tree: xr.DataTree) -> Iterator[Finding]:
 
 
 def _of_netcdf(error: BaseException) -> bool:
-    """Whether an error is the library's own; its numbers are below 0, which no errno is."""
+    """Whether an error comes from the library itself: its numbers are below 0, which no errno is."""
     if isinstance(error, OSError):
         return (error.errno or 0) < 0
     return isinstance(error, RuntimeError) and str(error).startswith("NetCDF:")
@@ -351,15 +356,15 @@ def attrs(node: xr.DataTree | xr.Dataset) -> dict[str, Any]:
 
 
 def warnings_of(tree: xr.DataTree) -> list[Warning]:
-    """What /warnings holds, after the word that the run was interrupted where it was: nobody else may remember."""
-    told = []
+    """The warnings in /warnings, after a warning that the run was interrupted, if it was."""
+    warnings = []
     if "warnings" in tree.children:
         group = tree["warnings"]
         columns = [np.asarray(group[name]).tolist() for name in ("code", "evidence", "hint")]
-        told = [Warning(str(code), str(evidence), str(hint)) for code, evidence, hint in zip(*columns)]
-    if tree.attrs.get("stop_reason") == "interrupted" and INTERRUPTED.code not in {w.code for w in told}:
-        told.insert(0, INTERRUPTED)
-    return told
+        warnings = [Warning(str(code), str(evidence), str(hint)) for code, evidence, hint in zip(*columns)]
+    if tree.attrs.get("stop_reason") == "interrupted" and INTERRUPTED.code not in {w.code for w in warnings}:
+        warnings.insert(0, INTERRUPTED)
+    return warnings
 
 
 Check = Callable[["xr.DataTree"], Iterable[Finding]]
@@ -369,10 +374,10 @@ RoomCheck = Callable[[Path, bool], Check]
 def validate(
     path: str | PathLike[str], room: Check | None = None, values: bool = True, any_size: bool = False
 ) -> list[Finding]:
-    """Everything about a dataset that is not as the format promises; an empty list when it is sound.
+    """All properties of a dataset that violate the format; an empty list if it is valid.
 
-    path: the file. room: what the dataset's room checks besides. values: also read every value, which finds
-    damaged chunks and intervals that do not hold their estimate. any_size: as of `open`.
+    path: the file. room: further checks of the dataset's room. values: also read every value, which finds damaged
+    chunks and intervals that do not contain their estimate. any_size: as for `open`.
 
     Raises
     ------
@@ -393,7 +398,9 @@ def validate(
             found += unfit
         else:
             unfit = []
-        if room is not None and not unfit:  # a room's own check calculates with what its tables promise
+        if (
+            room is not None and not unfit
+        ):  # a room's own check calculates with the values that its tables promise
             found += room(tree)
     return found
 
@@ -421,7 +428,7 @@ def _check_groups(tree: xr.DataTree) -> Iterator[Finding]:
     for name in tree.children:
         if name not in GROUPS:
             yield Finding(
-                "data.unknown_group", f"group /{name} is not known{nearest(name, GROUPS)}", {"group": name}
+                "data.unknown_group", f"group /{name} is unknown{nearest(name, GROUPS)}", {"group": name}
             )
 
 
@@ -503,13 +510,13 @@ def _check_values(group: str, data: xr.Dataset) -> Iterator[Finding]:
         if wrong:
             yield Finding(
                 "data.bad_interval",
-                f"/{group}/{name} lies outside [{name}_low, {name}_high] in {wrong} of {low.size} cells",
+                f"/{group}/{name} is outside [{name}_low, {name}_high] in {wrong} of {low.size} cells",
                 {"group": group, "variable": str(name), "cells": wrong},
             )
 
 
 def _recognise(file: Path) -> None:
-    """Raises the DataError that says why `file` cannot be a dataset, from its first bytes."""
+    """Raise the DataError for a file that cannot be a dataset, judged by its first bytes."""
     try:
         size = file.stat().st_size
         if file.is_dir():
@@ -524,7 +531,7 @@ def _recognise(file: Path) -> None:
             head = stream.read(48)
     except FileNotFoundError:
         raise DataError(
-            "core.no_such_file", f"{file} is not there{_alike(file)}", _folder_hint(file)
+            "core.no_such_file", f"{file} does not exist{_alike(file)}", _folder_hint(file)
         ) from None
     except OSError as error:
         raise DataError(
@@ -538,7 +545,7 @@ def _recognise(file: Path) -> None:
         raise DataError(
             "core.not_netcdf",
             f"{file} is not NetCDF: it begins with {head[:8]!r}",
-            "give a .nc file that Sonde wrote; block files are opened with `sonde data recover RUN_DIR`",
+            "give a .nc file that Sonde wrote; block files are read with `sonde data recover RUN_DIR`",
         )
     if (promised := _hdf5_bytes(head)) is not None and promised > size:
         raise DataError(
@@ -549,7 +556,7 @@ def _recognise(file: Path) -> None:
 
 
 def _hdf5_bytes(head: bytes) -> int | None:
-    """How long an HDF5 file says it is; None where this cannot be told.
+    """The length of an HDF5 file as its header states it; None if the header does not state it.
 
     Source: HDF5 File Format Specification 3.0, II.A.
     """
@@ -572,7 +579,7 @@ def _alike(file: Path) -> str:
 
 def _folder_hint(file: Path) -> str:
     run = file.with_suffix(".run")
-    return f"its run did not end well: {_recover(run)}" if run.is_dir() else "check the name"
+    return f"its run did not end properly: {_recover(run)}" if run.is_dir() else "check the name"
 
 
 def _recover(run: Path) -> str:
@@ -580,14 +587,14 @@ def _recover(run: Path) -> str:
 
 
 def _rescue(file: Path, parts: bool = False) -> str:
-    """What to do about a damaged file. parts: some of it can be read."""
-    for stem in (file.stem, file.stem.rpartition("-")[0]):  # a run of several modes has one folder
+    """The hint for a damaged file. parts: whether some of it can be read."""
+    for stem in (file.stem, file.stem.rpartition("-")[0]):  # a run with several modes has one folder
         if stem and (run := file.with_name(f"{stem}.run")).is_dir():
             return _recover(run)
     if parts:
         which = typed("sonde", "data", "validate", file)
-        return f"copy it again from where it was measured; {which} tells which parts are lost"
-    return "copy it again from where it was measured; what is missing cannot be computed"
+        return f"copy it again from where it was measured; {which} shows which parts are lost"
+    return "copy it again from where it was measured; the missing part cannot be computed"
 
 
 def _damaged(file: Path, error: Exception) -> DataError:
@@ -595,7 +602,7 @@ def _damaged(file: Path, error: Exception) -> DataError:
         return DataError(
             "core.cannot_read", f"cannot read {file}: {error.strerror or error}", "check its permissions"
         )
-    what = "is damaged: the NetCDF library cannot find its way through it"
+    what = "is damaged: the NetCDF library cannot read its structure"
     return DataError("core.damaged_file", f"{file} {what}", _rescue(file))
 
 
@@ -613,7 +620,7 @@ def _parse_schema(schema: Any, what: str) -> tuple[str, int]:
     if match is None:
         raise DataError(
             "core.not_sonde",
-            f"{what} has no schema such as net/1, but {schema!r}",
+            f"{what} has the schema {schema!r}, not one such as net/1",
             "sonde data validate FILE",
         )
     return match[1], int(match[2])
@@ -623,12 +630,12 @@ def _read_schema(file: Path, schema: Any) -> None:
     try:
         room, version = _parse_schema(schema, str(file))
     except SondeError:
-        said = "holds no attribute `schema`" if schema is None else f"has the schema {schema!r}"
-        raise _foreign(file, f"is NetCDF and {said}") from None
+        fault = "holds no attribute `schema`" if schema is None else f"has the schema {schema!r}"
+        raise _foreign(file, f"is NetCDF and {fault}") from None
     known = find_room(room)
     if known is not None and version > known.version:
         raise DataError(
             "core.newer_schema",
             f"{file} has the schema {room}/{version}; this Sonde reads up to {room}/{known.version}",
-            "use the Sonde that made it, or a newer one",
+            "use the version of Sonde that wrote it, or a newer one",
         )

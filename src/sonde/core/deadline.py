@@ -1,6 +1,6 @@
-"""When a command's --budget is over, for what is done piece by piece until then: above all, analyses.
+"""The end of a command's --budget, for work that is done piece by piece until then: above all, analyses.
 
-A pure module looks at no clock. It is handed a Deadline, asks it before each piece, and reports what is left out:
+A pure module reads no clock. It gets a Deadline, asks it before each piece, and reports the part that is left out:
 
     pieces = deadline.pieces()
     for done, cell in enumerate(cells):
@@ -20,22 +20,24 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A part of an analysis that had no time. what: a plural, as "laws of cells". done: how many of `of` it has."""
+    """A part of an analysis for which the time was too short. what: a plural, such as "laws of cells". done: the
+    finished number, out of `of`.
+    """
 
     what: str
     done: int
     of: int
 
     def text(self) -> str:
-        return f"{self.what}: {self.done} of {self.of} were computed before the time was over"
+        return f"{self.what}: {self.done} of {self.of} were computed in time"
 
 
 @dataclass(frozen=True)
 class Deadline:
-    """The moment at which time is over, on a clock that is handed in.
+    """The moment at which the time is over, on a given clock.
 
-    end_s: on `clock`; infinite: never. left_out: what was reported as left out, by this deadline and by those derived
-    from it.
+    end_s: on `clock`; infinite: never. left_out: the parts that were reported as left out, by this deadline and by
+    those derived from it.
     """
 
     end_s: float = math.inf
@@ -47,33 +49,33 @@ class Deadline:
         return math.isinf(self.end_s)
 
     def left_s(self) -> float:
-        """Time that is left, s; 0 when it is over, infinite without a limit."""
+        """The time left, s; 0 when it is over, infinite without a limit."""
         return math.inf if self.never else max(0.0, self.end_s - self.clock())
 
     def fits(self, seconds: float) -> bool:
-        """Whether what takes so long ends in time. Nothing fits when the time is over."""
+        """Whether work of this duration ends in time. Nothing fits when the time is over."""
         left = self.left_s()
         return left > 0 and seconds <= left
 
     def earlier(self, by_s: float) -> Deadline:
-        """A deadline before this one, for what must not take the time of what follows."""
+        """An earlier deadline, for work that must leave time for the next step."""
         return replace(self, end_s=self.end_s - by_s)
 
     def part(self, share: float) -> Deadline:
-        """A deadline after this share of what is left."""
+        """A deadline after this share of the time left."""
         return self if self.never else replace(self, end_s=self.clock() + share * self.left_s())
 
     def pieces(self, first_s: float = 0.0) -> Pieces:
-        """For work in pieces that end in time. first_s: forecast of the first one, s."""
+        """For work in pieces that must end in time. first_s: forecast of the first piece, s."""
         return Pieces(self, first_s)
 
     def leave_out(self, what: str, done: int, of: int) -> None:
-        """Reports that an analysis ends with `done` of `of`."""
+        """Report that an analysis ends with `done` of `of`."""
         self.left_out.append(LeftOut(what, done, of))
 
 
 class Pieces:
-    """Work piece by piece: whether the next one ends in time, by the longest before it, as this machine did it."""
+    """Work piece by piece: whether the next piece ends in time, judged by the longest one before it on this machine."""
 
     def __init__(self, deadline: Deadline, first_s: float = 0.0) -> None:
         self.deadline, self.forecast_s = deadline, first_s
@@ -81,7 +83,7 @@ class Pieces:
         self._longest_s = 0.0
 
     def fits(self) -> bool:
-        """Asked before each piece; the piece before ends here."""
+        """Whether the next piece fits. Call it before each piece; the previous piece ends here."""
         if self.deadline.never:
             return True
         now = self.deadline.clock()
@@ -94,13 +96,13 @@ class Pieces:
 
 
 def within(budget_s: float | None, began: float) -> Deadline:
-    """The end of a budget that counts from `began` (time.monotonic); None: never."""
+    """The end of a budget that counts from `began` (time.monotonic); None: no end."""
     return Deadline() if budget_s is None else Deadline(began + budget_s)
 
 
 def left_of(budget_s: float, began: float, reserve_s: float = 1.0) -> float:
-    """Time that programs may work, s, when a command may take budget_s since `began` (time.monotonic).
+    """The time for programs, s, if a command may use budget_s since `began` (time.monotonic).
 
-    reserve_s: what saving takes, of a short budget a quarter at most.
+    reserve_s: the time for saving, at most a quarter of the budget.
     """
     return max(0.2, budget_s - (time.monotonic() - began) - min(reserve_s, budget_s / 4))

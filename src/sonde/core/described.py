@@ -1,4 +1,4 @@
-"""What a variable of a dataset must look like: the one form in which rooms write their tables of variables."""
+"""The declaration of a dataset's variable: the one form in which rooms write their tables of variables."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
-_UNKNOWN = ("", "[]")  # numbers of what is not known, and of a list of nothing, as `seal` writes them
+_UNKNOWN = ("", "[]")  # an unknown number and an empty list, as `seal` writes them
 
 
 @dataclass(frozen=True)
 class Described:
-    """A variable of a dataset as it must look. units "1" stands for a bare number, "" for none.
+    """The declaration of a variable of a dataset. units "1" stands for a bare number, "" for no unit.
 
-    allowed: the values that it may have; None: any of its type.
+    allowed: the values that it may have; None: any value of its type.
     """
 
     dims: tuple[str, ...]
@@ -44,7 +44,7 @@ class Described:
         chunks: tuple[int, ...] | None = None,
         attrs: Mapping[str, Any] | None = None,
     ) -> Variable:
-        """As `seal` takes it. attrs: added to the unit and the long name."""
+        """The variable in the form for `seal`. attrs: added to the unit and the long name."""
         return Variable(self.dims, self.dtype, {**self.attrs(), **(attrs or {})}, fill, chunks)
 
 
@@ -58,7 +58,7 @@ def optional(
 def attribute(
     long_name: str, allowed: Allowed | None = FINITE, listed: bool = False, text: bool = False
 ) -> Described:
-    """A root attribute, which a dataset may lack: a number, or a text; or where it is listed also a list of them."""
+    """A root attribute that a dataset may lack: a number or a text, or a list of them if it has a dim."""
     return Described(
         ("listed",) if listed else (),
         "str" if text else "<f8",
@@ -73,7 +73,7 @@ ROOT = {
     "complete": attribute("1: every requested cell has data", codes(0, 1)),
     "elapsed_s": attribute("how long the run took, s"),
 }
-"""Root attributes of every room that are calculated with."""
+"""Root attributes of every room that calculations use."""
 
 Tables = Mapping[str, Mapping[str, Described]]
 """The declared variables of a dataset by group ("raw", "summary"), and its root attributes under ""."""
@@ -82,10 +82,10 @@ Tables = Mapping[str, Mapping[str, Described]]
 def misfits(
     room: str, group: str, data: xr.Dataset, table: Mapping[str, Described], all_values: bool = True
 ) -> Iterator[Finding]:
-    """Whatever of a group's variables a table does not allow: dims, type, values. What is missing is no misfit.
+    """Violations of a table by a group's variables: dims, type, values. A missing variable is no violation.
 
-    room: begins the findings' codes. group: "/raw", for their texts. all_values: also those of long columns, which
-    takes as long as reading them.
+    room: the beginning of the findings' codes. group: "/raw", for their texts. all_values: also check values of long
+    columns, which takes as long as reading them.
     """
     for name, what in table.items():
         if name not in data.variables:
@@ -101,7 +101,7 @@ def misfits(
             try:
                 wrong = first_wrong(variable, what.allowed, data.sizes)
             except (OSError, RuntimeError):
-                # At opening: whatever does not need this variable goes on, and whatever reads it names it.
+                # At opening: commands that do not need this variable go on, and those that read it name it.
                 if all_values:
                     raise
                 continue
@@ -111,9 +111,9 @@ def misfits(
 
 
 def bad_attributes(attrs: Mapping[Any, Any], table: Mapping[str, Described]) -> Iterator[Finding]:
-    """Which root attributes are of another type than a table says, or have values that it does not allow.
+    """Root attributes that have another type than a table declares, or values that it does not allow.
 
-    One with a dim is a number, or a list of numbers. What is missing is none of these.
+    An attribute with a dim is a number, or a list of numbers. A missing attribute is no violation.
     """
     for name, what in table.items():
         if name not in attrs or (what.dtype != "str" and plain(attrs[name]) in _UNKNOWN):
@@ -142,7 +142,7 @@ def _dtype(room: str, group: str, name: str, variable: Any, what: Described) -> 
     if numeric == (what.dtype == "str"):
         yield Finding(
             f"{room}.dtype",
-            f"{group}/{name} is {variable.dtype}, not {what.dtype}",
+            f"{group}/{name} has type {variable.dtype}, not {what.dtype}",
             {"variable": name, "dtype": str(variable.dtype)},
         )
 
@@ -150,10 +150,10 @@ def _dtype(room: str, group: str, name: str, variable: Any, what: Described) -> 
 def check(
     room: str, group: str, data: xr.Dataset, table: Mapping[str, Described], coordinates: Sequence[str] = ()
 ) -> list[Finding]:
-    """What of a group's variables is not as a table says; [] where all is. Values are not read.
+    """Differences between a group's variables and a table; [] if there is no difference. Values are not read.
 
-    room: begins the findings' codes. group: "/raw", for their texts. coordinates: dims that must have one, where a
-    variable of the table has them.
+    room: the beginning of the findings' codes. group: "/raw", for their texts. coordinates: dims that must have a
+    coordinate if a variable of the table has them.
     """
     found: list[Finding] = []
     for name, what in table.items():
@@ -168,7 +168,7 @@ def check(
             found.append(
                 Finding(
                     f"{room}.units",
-                    f"{group}/{name} is in {units!r}, not in {what.units!r}",
+                    f"{group}/{name} has the unit {units!r}, not {what.units!r}",
                     {"variable": name, "units": units},
                 )
             )

@@ -1,7 +1,7 @@
-"""What a check of `sonde doctor` is, and how checks are asked, each with a time limit. Touches the machine.
+"""The checks of `sonde doctor`, and how they run, each with a time limit. Touches the machine.
 
-To add one: a function `(here: Here) -> Answer` under `@check("name", "Title", group)`, in a room's `run_doctor.py`
-if it is the room's, and its name in the room's `checks()`; all others are listed in `cli/diagnosis/`.
+To add a check, write a function `(here: Here) -> Answer` under `@check("name", "Title", group)`. A room's check goes
+into the room's `run_doctor.py`, and its name into the room's `checks()`; all others are listed in `cli/diagnosis/`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from typing import Any
 GOOD, POOR, NONE, FACT = "✓", "!", "✗", " "
 
 NETCDF = threading.Lock()
-"""Held by a check while it writes or reads datasets: with two threads in netCDF-C or HDF5 a process crashes."""
+"""A check holds this while it writes or reads datasets: with two threads in netCDF-C or HDF5 a process crashes."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """Something that is missing: what it would give, and what to type to get it."""
+    """A missing part: what it would provide, and the command that installs it."""
 
     what: str
     install: str
@@ -34,10 +34,10 @@ class Need:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a check found.
+    """The result of a check.
 
     text: one line for a person. mark: GOOD, POOR (works, but measures worse), NONE (does not work), FACT.
-    values: the same for JSON. needs: what is missing. advice: what to do about a POOR one.
+    values: the same for JSON. needs: missing parts. advice: what to do about a POOR one.
     """
 
     text: str
@@ -49,7 +49,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Ran:
-    """A program that ran: exit status (None when it had to be ended), stdout, stderr."""
+    """A program that ran: exit status (None if it had to be killed), stdout, stderr."""
 
     status: int | None
     out: str
@@ -58,9 +58,9 @@ class Ran:
 
 @dataclass(frozen=True)
 class Here:
-    """The machine as checks see it; tests hand them another one.
+    """The machine as checks see it; tests give them another one.
 
-    root: the tree that holds proc/, sys/, dev/, etc/. cwd: where results would go.
+    root: the tree that holds proc/, sys/, dev/, etc/. cwd: the folder for results.
     """
 
     root: Path = Path("/")
@@ -75,7 +75,7 @@ class Here:
         return provenance.machine(self.root)
 
     def read(self, path: str) -> str:
-        """A small file's text without blanks around it; "" where it is not or may not be read."""
+        """A small file's text without surrounding blanks; "" if it does not exist or cannot be read."""
         try:
             with (self.root / path).open("rb") as file:
                 return file.read(1 << 20).decode("utf-8", "replace").strip()
@@ -88,14 +88,14 @@ class Here:
         return int(text) if text.lstrip("-").isdecimal() else None
 
     def which(self, program: str) -> str | None:
-        """Where a program is on PATH, or None."""
+        """The path of a program on PATH, or None."""
         return shutil.which(program, path=self.environ.get("PATH"))
 
-    def run(self, words: Sequence[str], timeout_s: float) -> Ran:
-        """Runs a program without input; ends it and all that it started after `timeout_s`."""
+    def run(self, argv: Sequence[str], timeout_s: float) -> Ran:
+        """Run a program without input; after `timeout_s` end it and all its descendants."""
         try:
             child = subprocess.Popen(
-                list(words),
+                list(argv),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -130,15 +130,15 @@ class Check:
 def check(
     name: str, title: str, group: str, limit_s: float = 10.0
 ) -> Callable[[Callable[[Here], Answer]], Check]:
-    """Makes a check of a function."""
+    """Make a check from a function."""
     return lambda ask: Check(name, title, group, ask, limit_s)
 
 
 def ask(checks: Sequence[Check], here: Here) -> dict[str, Answer]:
-    """Asks every check, each in a thread of its own, and waits for none longer than its limit.
+    """Run every check, each in its own thread, and wait for each no longer than its limit.
 
-    Returns the answers by the checks' names. A check that fails or does not answer says so and does not end the
-    others.
+    Returns the answers by the checks' names. A check that fails or does not answer in time reports so and does not end
+    the others.
     """
     answers: dict[str, Answer] = {}
 
@@ -146,7 +146,7 @@ def ask(checks: Sequence[Check], here: Here) -> dict[str, Answer]:
         try:
             answers[asked.name] = asked.ask(here)
         except Exception as error:
-            answers[asked.name] = Answer(f"could not be found out: {type(error).__name__}: {error}", POOR)
+            answers[asked.name] = Answer(f"the check failed: {type(error).__name__}: {error}", POOR)
 
     threads = [threading.Thread(target=one, args=(asked,), daemon=True) for asked in checks]
     started_s = time.monotonic()

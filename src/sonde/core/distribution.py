@@ -1,4 +1,4 @@
-"""Which Linux distribution this is, and what packages are called: for hints that can be typed."""
+"""The Linux distribution, and the names of its packages: for hints that can be typed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INSTALL = {
     "suse": "zypper install",
 }
 
-# What hints ask for. deploy/packages/ is the full list; a test holds the two together.
+# The packages that hints name. deploy/packages/ has the full list; a test compares the two.
 PACKAGES = {
     "openmpi": {
         "debian": "openmpi-bin libopenmpi-dev",
@@ -111,22 +111,22 @@ def os_release(root: Path = Path("/")) -> dict[str, str]:
 def family(root: Path = Path("/")) -> str:
     """ "debian", "fedora", "arch" or "suse"; "" for any other."""
     fields = os_release(root)
-    words = [fields.get("ID", ""), *fields.get("ID_LIKE", "").split()]
+    ids = [fields.get("ID", ""), *fields.get("ID_LIKE", "").split()]
     for name, likes in _LIKE.items():
-        if any(word == like or word.startswith(like + "-") for word in words for like in likes):
+        if any(known == like or known.startswith(like + "-") for known in ids for like in likes):
             return name
     return ""
 
 
 def install(what: str, root: Path = Path("/")) -> str:
-    """The command that installs `what` (a key of PACKAGES) on this distribution; else Debian's names."""
+    """The command that installs `what` (a key of PACKAGES) on this distribution; otherwise Debian's names."""
     here = family(root)
     if here:
         return f"{INSTALL[here]} {PACKAGES[what][here]}"
     return f"{PACKAGES[what]['debian']} (Debian's names)"
 
 
-# What Sonde works without, and what some command wants; a test holds this and pyproject.toml together.
+# Packages that Sonde works without, and that some commands need; a test compares this with pyproject.toml.
 PYTHON_PACKAGES = {
     "cryptography": "cryptography>=42",
     "h5py": "h5py>=3.16",

@@ -1,4 +1,4 @@
-"""From findings to the command that would take their hosts out of service. Pure."""
+"""The command that takes hosts with findings out of service. Pure."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ LISTED = 3  # pairs of hosts that a line names
 
 
 def drain_command(findings: Sequence[Finding]) -> str:
-    """`drain_words` as one line, for people to read. No program may look for it in an output, which holds the words of
-    others as well: it gets the list, from --json.
+    """`drain_words` as one line, for people to read. No program may search an output for it, because the output also
+    holds texts of others: programs get the list from --json.
     """
     return typed(*drain_words(findings))
 
 
 def drain_words(findings: Sequence[Finding]) -> list[str]:
-    """The command that would take the hosts behind findings out of service in Slurm, word by word; never run by Sonde.
+    """The command that would take the hosts behind findings out of service in Slurm, as a list of words. Sonde never
+    runs it.
 
-    Which hosts those are: see `blamed`. [] where there are none: a run that was too short is no fault of a node.
+    For the hosts see `blamed`. [] if there are no such hosts: a run that was too short is no fault of a node.
     """
     hosts = blamed(findings)
     if not hosts:
@@ -33,25 +34,25 @@ def drain_words(findings: Sequence[Finding]) -> list[str]:
 
 
 def drain_lines(findings: Sequence[Finding]) -> list[str]:
-    """What a check prints below its findings: the command, and between which hosts a fault is that blames neither."""
+    """Lines of a check below its findings: the command, and pairs of hosts with a fault that blames neither host."""
     hosts = blamed(findings)
     lines = [f" would drain: {drain_command(findings)}"] if hosts else []
     unclear = sorted({tuple(sorted(pair)) for pair in _pairs(findings) if not hosts & pair})
     if unclear:
         some = ", ".join("–".join(pair) for pair in unclear[:LISTED])
         more = f" and {len(unclear) - LISTED} more pairs" if len(unclear) > LISTED else ""
-        lines.append(f" would not drain: {some}{more}: which end is at fault, these findings do not tell")
+        lines.append(f" would not drain: {some}{more}: these findings do not show which end is at fault")
     return lines
 
 
 def blamed(findings: Sequence[Finding]) -> set[str]:
     """The hosts at fault.
 
-    A finding names hosts in its evidence, under `host` or `hosts`. One that names a single host blames it. Those that
-    name pairs blame the host that they share, where it has two partners or more: a host that is slow is slow towards
-    each, and they are healthy. A host with less than half as many partners as the worst one is not blamed: a few of its
-    links are slow, and it is not. A pair that shares no end with others blames neither. Where half of the hosts or more
-    would be blamed by pairs, what is slow is no host, and none is.
+    A finding names hosts in its evidence, under `host` or `hosts`. A finding with a single host blames it. Findings
+    with pairs blame the host that they share, if it has two partners or more: a slow host is slow towards each partner,
+    and the partners are healthy. A host with less than half as many partners as the worst one is not blamed: it only
+    has a few slow links. A pair that shares no end with others blames neither. If pairs would blame half of the hosts
+    or more, the cause is no single host, and no host is blamed.
     """
     alone = {hosts[0] for finding in findings if len(hosts := hosts_of(finding)) == 1}
     pairs = _pairs(findings)
@@ -71,7 +72,7 @@ def blamed(findings: Sequence[Finding]) -> set[str]:
 
 
 def hosts_of(finding: Finding) -> list[str]:
-    """The hosts that a finding names in its evidence, each once."""
+    """The hosts that a finding names in its evidence, without duplicates."""
     named = finding.evidence.get("hosts") or finding.evidence.get("host") or []
     return list(
         dict.fromkeys(host for host in ([named] if isinstance(named, str) else map(str, named)) if host)

@@ -1,4 +1,4 @@
-"""Errors, warnings and exit codes: how Sonde says that something is wrong."""
+"""Errors, warnings and exit codes: how Sonde reports problems."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from sonde.core.printable import command_line
 class Exit(IntEnum):
     """Exit codes of `sonde`, the same for every command."""
 
-    DONE = 0  # a cap or a budget reached is data, not an error
+    DONE = 0  # reaching a cap or a budget is a result, not an error
     FINDING = 1  # only check, diff, noise run, store and bus conformance, power demo and status
     USAGE = 2
     ENVIRONMENT = 3
-    INCOMPLETE = 4  # saved, but a requested cell has no data
+    INCOMPLETE = 4  # saved, but at least one requested cell has no data
     INTERNAL = 5
     INTERRUPTED = 130  # Ctrl-C; what was measured is saved
 
 
 class SondeError(Exception):
-    """What failed, which value, what is allowed (`what`); what to type next (`hint`); where the log is.
+    """The failure, the value and what is allowed (`what`); what to type next (`hint`); where the log is.
 
-    `code` is stable ("net.peer_timeout") and appears in JSON. `exit` is the command's exit code. warnings: what was
-    known until then, which no outcome is left to tell.
+    `code` is stable ("net.peer_timeout") and appears in JSON. `exit` is the command's exit code. warnings: those known
+    when the error came; no outcome is left to report them.
     """
 
     exit: int = Exit.ENVIRONMENT
@@ -40,7 +40,7 @@ class SondeError(Exception):
         self.warnings: list[Warning] = []
 
     def beside(self, warnings: Sequence[Warning]) -> None:
-        """Adds warnings that are to be told with it; what says no more than the error itself, or is there, is not."""
+        """Add warnings to report with this error, without duplicates and without those that only repeat the error."""
         for warning in warnings:
             if warning.evidence != self.what and warning not in self.warnings:
                 self.warnings.append(warning)
@@ -65,14 +65,16 @@ class EnvironmentFailure(SondeError):
 
 
 class Interrupted(SondeError):
-    """Ctrl-C came before there was a dataset: nothing was measured, or it was not yet saved."""
+    """Ctrl-C came before there was a dataset: nothing was measured, or the result was not saved yet."""
 
     exit = Exit.INTERRUPTED
 
 
 @dataclass(frozen=True)
 class Warning:
-    """Something a reader of the result must know. Kept in the dataset, then printed, then shown in the report."""
+    """Something a reader of the result must know. It is stored in the dataset, then printed, then shown in the
+    report.
+    """
 
     code: str
     evidence: str
@@ -89,11 +91,11 @@ class Finding:
     code: str
     text: str
     evidence: dict[str, Any] = field(default_factory=dict)
-    next: str = ""  # what to type to look closer, which begins with "sonde "; or what to try, in words
+    next: str = ""  # the command for a closer look, which begins with "sonde "; or advice in words
 
     @property
     def is_command(self) -> bool:
-        """Whether `next` is a command line to copy, and not words about what to try."""
+        """Whether `next` is a command line to copy, and not advice in words."""
         return self.next.startswith("sonde ")
 
     def as_json(self) -> dict[str, Any]:
@@ -101,23 +103,23 @@ class Finding:
 
 
 _REASONS = {
-    errno.ENOSPC: "no space is left there",
-    errno.EDQUOT: "your quota there is used up",
+    errno.ENOSPC: "no space left",
+    errno.EDQUOT: "your quota is used up",
     errno.EACCES: "you have no permission to write there",
-    errno.EPERM: "that is not permitted there",
+    errno.EPERM: "the operation is not permitted there",
     errno.EROFS: "the file system there is read-only",
-    errno.ENOENT: "there is no such folder, or nothing can be made in it",
-    errno.ENOTDIR: "a part of its path is no folder",
+    errno.ENOENT: "the folder does not exist, or nothing can be created in it",
+    errno.ENOTDIR: "a part of its path is not a folder",
     errno.ENAMETOOLONG: "the name is too long",
-    errno.ELOOP: "its symbolic links lead in a circle",
-    errno.EIO: "the device fails",
+    errno.ELOOP: "its symbolic links form a loop",
+    errno.EIO: "the device reports an error",
 }
 
 
 def reason_not_written(error: OSError | RuntimeError) -> str:
-    """Why something could not be written, in our words; the system's, in lower case, where we have none.
+    """The reason why something could not be written, in our words; the system's text in lower case if we have none.
 
-    The errors of netCDF have numbers of their own, below zero, or none: their text is told as it is.
+    The errors of netCDF have numbers below zero, or none: their text is used unchanged.
     """
     number = getattr(error, "errno", None) or 0
     if number > 0:
@@ -126,11 +128,11 @@ def reason_not_written(error: OSError | RuntimeError) -> str:
 
 
 def typed(*words: object) -> str:
-    """A command line to copy: words that a shell would take apart are quoted."""
+    """A command line to copy, with shell quoting."""
     return command_line(words)
 
 
-def nearest(word: str, known: list[str] | tuple[str, ...]) -> str:
-    """' (nearest: X)' for a misspelt word, or '' when nothing is near."""
-    match = get_close_matches(word, known, n=1, cutoff=0.5)
+def nearest(name: str, known: list[str] | tuple[str, ...]) -> str:
+    """' (nearest: X)' for a misspelt name, or '' if no known name is close."""
+    match = get_close_matches(name, known, n=1, cutoff=0.5)
     return f" (nearest: {match[0]})" if match else ""

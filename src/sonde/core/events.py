@@ -1,7 +1,7 @@
-"""What a probe says while it runs: one JSON object a line on its stdout. See "Probes and their parent".
+"""The events of a probe while it runs: one JSON object a line on its stdout. See "Probes and their parent".
 
-An event is a mapping with its name under "event". It is whole when it has the keys that its name promises; a
-name that this version does not know promises none, so that an older Sonde can drive a newer probe.
+An event is a mapping with its name under "event". It is whole if it has the keys that its name requires. An unknown
+name requires none, so that an older Sonde can drive a newer probe.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 Event = Mapping[str, Any]
 
-# The keys that an event must have, and what they hold. It may have more.
+# The keys that an event must have, and their types. It may have more keys.
 KEYS: Mapping[str, Mapping[str, type]] = MappingProxyType(
     {
         "start": {"ranks": int, "mpi": str, "mpi_version": str, "oversubscribed": bool},
@@ -32,19 +32,19 @@ KEYS: Mapping[str, Mapping[str, type]] = MappingProxyType(
         "end": {"stop_reason": str, "samples": int, "elapsed_s": float, "dropped": int},
     }
 )
-LONGEST_LINE = 1 << 20  # more is no event of ours
+LONGEST_LINE = 1 << 20  # a longer line is no event of ours
 _BEGIN = '{"event"'
 
 
 class Progress(Protocol):
-    """Something that shows events to a person. Used as a context manager."""
+    """Shows events to a person. Used as a context manager."""
 
     def __enter__(self) -> Progress: ...
 
     def __exit__(self, *exc: object) -> None: ...
 
     def show(self, event: Event) -> None:
-        """Takes any event, and ignores those it does not draw."""
+        """Take any event, and ignore those that it does not draw."""
 
 
 class NullProgress:
@@ -64,9 +64,9 @@ class NullProgress:
 class Reader:
     """Reads events from the lines of a probe's stdout, which launchers and libraries write to as well.
 
-    A line without a whole event is foreign: it is counted, and the last `keep` of them are kept for the log.
-    Text before an event on its line (a launcher's rank label, a print without a newline) is foreign too. No
-    input raises an exception.
+    A line without a whole event is foreign: it is counted, and the last `keep` of them are stored for the log. Text
+    before an event on its line (a launcher's rank label, a print without a newline) is foreign too. No input raises an
+    exception.
     """
 
     keep: int = 200
@@ -88,19 +88,19 @@ class Reader:
         return event
 
     def events(self, lines: Iterable[str | bytes]) -> Iterator[Event]:
-        """The events among the lines, as they come."""
+        """The events among the lines, in their order."""
         for line in lines:
             if event := self.read(line):
                 yield event
 
 
 def parse(line: str | bytes) -> Event | None:
-    """The event on a line, whole or not, or None. No input raises an exception."""
+    """The event on a line, complete or not, or None. No input raises an exception."""
     return _find(line.decode("utf-8", "replace") if isinstance(line, bytes) else line)[0]
 
 
 def is_whole(event: Event) -> bool:
-    """Whether an event has a name and, where the name is known, all of its keys with values that fit."""
+    """Whether an event has a name and, if the name is known, all its keys with valid values."""
     name = event.get("event")
     if not isinstance(name, str):
         return False
@@ -108,13 +108,13 @@ def is_whole(event: Event) -> bool:
 
 
 def _find(text: str) -> tuple[Event | None, int]:
-    """The event in a line and where it begins."""
-    import json  # here and not above: every start of `sonde` imports this module, and few read events
+    """The event in a line, and the position where it begins."""
+    import json  # imported here: every start of `sonde` imports this module, and few read events
 
     if len(text) > LONGEST_LINE:
         return None, 0
     at = text.find(_BEGIN)
-    if at < 0:  # with another key in front it must have the line to itself
+    if at < 0:  # if another key comes first, the event must be the whole line
         at = len(text) - len(text.lstrip())
         if not text.startswith("{", at):
             return None, 0
@@ -126,7 +126,7 @@ def _find(text: str) -> tuple[Event | None, int]:
 
 
 def _fits(value: Any, kind: type) -> bool:
-    """Whether a value is of a kind; numbers must be finite and count from 0."""
+    """Whether a value is of a kind; numbers must be finite and not negative."""
     if kind is str or kind is bool:
         return isinstance(value, kind)
     if isinstance(value, bool) or not isinstance(value, (int, float) if kind is float else int):

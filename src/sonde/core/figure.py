@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 class Kind(Enum):
-    """Every kind of figure there is. `data` is an xr.Dataset whose variables and dims the kind fixes.
+    """Every kind of figure. `data` is an xr.Dataset whose variables and dims depend on the kind.
 
-    MATRIX       value(row, col): heat map. text(row, col): what the tip of a cell says instead of the value.
+    MATRIX       value(row, col): heat map. text(row, col): the tooltip of a cell, instead of the value.
                  optional least(): Axis.least of this drawing; may differ along the sliders
     STATUS       value(row, col) integer codes; axes["value"].labels names code 0, 1, 2 …
     SERIES       y(series, x), coordinate x(x) or x(series, x); optional group(series, x) integer: points of
@@ -25,29 +25,29 @@ class Kind(Enum):
                  optional threshold(): height below which branches are coloured by class; hue(leaf): which
                  colour, the same as of hue(series) elsewhere
     SCATTER      x(series, point), y(series, point), optional low/high(series, point) ends of error bars;
-                 style(series): "points" | "line" | "dashed", a line where nothing was measured
+                 style(series): "points" | "line" | "dashed", a line for values that were not measured
     BAR          y(bar) or y(bar, series), optional low/high of the same dims: ends of error bars
-    ICICLE       parent(node): position of the node that a node is within, -1 of the only one that is within none;
-                 value(node): at least the sum of those within it; label(node); optional hue(node): its colour,
-                 of which axes["hue"].labels names 0, 1, 2 …; negative: none
-    STACK        y(part, x) >= 0, part 0 undermost, named by its coordinate; coordinate x(x): numbers, from which on
-                 each y holds, make areas; texts make bars that they name. optional hue(part): colour, as elsewhere;
-                 heading(part): parts are of no common sum, and have a panel each under these words;
-                 text(part, x): what the tip says of a bar instead of its value
+    ICICLE       parent(node): position of the parent of a node; -1 for the only node without a parent;
+                 value(node): at least the sum of its children; label(node); optional hue(node): its colour;
+                 axes["hue"].labels names the colours 0, 1, 2 …; negative: no colour
+    STACK        y(part, x) >= 0, part 0 at the bottom, named by its coordinate; coordinate x(x): numbers make areas,
+                 and each y holds from its x on; texts make bars with these names. optional hue(part): colour;
+                 heading(part): parts without a common sum have their own panels with these headings;
+                 text(part, x): the tooltip of a bar, instead of its value
 
-    Of every kind: each Slider's dim may stand behind those dims; `series` is named by its coordinate; NaN is
-    not drawn. axes by role: row col value · x y · x frequency power · x p · leaf height · bar y · node value hue.
+    Every kind: each Slider's dim may follow those dims; `series` is named by its coordinate; NaN is not drawn. axes by
+    role: row col value · x y · x frequency power · x p · leaf height · bar y · node value hue.
 
-    MATRIX, STATUS  every further variable of the same dims is told of the cell a reader picks, and every
-                    coordinate or variable over row or col alone (host, …) of its row and column; attributes
+    MATRIX, STATUS  the tooltip of a cell shows every further variable of the same dims, and every
+                    coordinate or variable over row or col alone (host, …) for its row and column; attributes
                     long_name and units name them, flag_meanings names integer codes.
-    ICICLE          every further variable over node, of numbers, is told of the node a reader picks; long_name and
-                    units name it, and where it is NaN nothing is told.
+    ICICLE          the tooltip of a node shows every further numeric variable over node; long_name and
+                    units name it, and NaN values are not shown.
     SERIES, SCATTER, CDF  may hold mark(mark), x of vertical lines, and level(level), y of horizontal lines,
-                    named by mark_name(mark), level_name(level), and band(band, end), from which x to which the
-                    ground is shaded, all of them called band_name(). Also hue(series) integer: series of one hue
-                    share a colour; tone(series): 1 is its pale, broad form, to lie beneath another line;
-                    key(series): what the legend calls such lines, once for all that share it.
+                    named by mark_name(mark), level_name(level), and band(band, end), the ranges of x with a
+                    shaded background, all named band_name(). Also hue(series) integer: series of one hue
+                    share a colour; tone(series): 1 is its pale, broad form, drawn below another line;
+                    key(series): the name of such lines in the legend, once for all that share it.
     """
 
     MATRIX = "matrix"
@@ -64,11 +64,11 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis: label, SI unit ("s", "B", "" for none), whether logarithmic, names of its positions.
+    """One axis: label, SI unit ("s", "B", "" for no unit), whether logarithmic, names of its positions.
 
-    Of a MATRIX's value also: least, the share of the median to either side that its colours span at least,
-    so that noise does not look like structure; centre, a value that is neither high nor low, such as 1 of a
-    ratio, about which colours go two ways.
+    For a MATRIX's value also: least, the share of the median to either side that its colours span at least, so that
+    noise does not look like structure; centre, a value that is neither high nor low, such as 1 for a ratio, where the
+    two colour scales meet.
     """
 
     label: str
@@ -81,7 +81,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Slider:
-    """A control that picks one position along `dim` of the data; `label` and `unit` say of what."""
+    """A control that picks one position along `dim` of the data; `label` and `unit` describe the dim."""
 
     dim: str
     label: str
@@ -91,7 +91,7 @@ class Slider:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure: stable id, title, a caption that says what to read from it, kind, data and axes by role.
+    """A figure: stable id, title, a caption that explains how to read it, kind, data and axes by role.
 
     A line break in the caption begins a new paragraph.
     """

@@ -1,4 +1,4 @@
-"""Host lists as Slurm writes them: `n[001-016,020],login1,^n007`. The face of `native/core/hostlist.hpp`."""
+"""Host lists as Slurm writes them: `n[001-016,020],login1,^n007`. Python interface of `native/core/hostlist.hpp`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from sonde.core.printable import encodable
 
 
 def expand(text: str, within: Iterable[str] = ()) -> list[str]:
-    """Host names in the order written, each once, without the excluded ones.
+    """Host names in the order written, without duplicates and excluded ones.
 
-    text: host list; items that begin with ^ are left out. within: the hosts there are, which a text of
-    exclusions only is applied to.
+    text: host list; items that begin with ^ are left out. within: all hosts, to which a text with exclusions only is
+    applied.
 
     Raises
     ------
@@ -23,7 +23,7 @@ def expand(text: str, within: Iterable[str] = ()) -> list[str]:
 
 
 def fold(hosts: Iterable[str]) -> str:
-    """The shortest text that `expand` turns into the same hosts in the same order; "" for none.
+    """The shortest text that `expand` turns into the same hosts in the same order; "" for no hosts.
 
     Raises
     ------
@@ -33,9 +33,9 @@ def fold(hosts: Iterable[str]) -> str:
 
 
 def listed(hosts: Iterable[str]) -> str:
-    """Hosts by names as they were found: `fold` of them; where one is no host name, all in turn.
+    """Hosts by names as they were found: their `fold`; if one is no valid host name, a plain list.
 
-    A kernel takes any bytes for a name, and a finding about such a host is not lost to it.
+    A kernel accepts any bytes as a name, and a finding about such a host must not be lost.
     """
     names = [encodable(host) for host in hosts]
     try:
@@ -45,7 +45,7 @@ def listed(hosts: Iterable[str]) -> str:
 
 
 def check(text: str) -> str:
-    """`text` as it is, when `expand` would understand it.
+    """`text` unchanged, if `expand` understands it.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM where Python's own way of telling, an exception between any two instructions, does harm."""
+"""Ctrl-C and SIGTERM for code in which Python's exception between any two instructions would do harm."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from sonde.core.errors import Exit
 def signals(
     handler: Callable[[int, Any], None], numbers: Sequence[int] = (signal.SIGINT, signal.SIGTERM)
 ) -> Iterator[None]:
-    """Signals go to `handler` meanwhile, if the main thread asks; another's go where they went.
+    """Signals go to `handler` during the block, if the main thread asks; in other threads nothing changes.
 
-    What is ignored, as SIGHUP under nohup, stays so. Not SIGINT: a script's shell ignores it for all that it
-    starts with &, and who sends it to such a process means it.
+    Ignored signals, such as SIGHUP under nohup, stay ignored. SIGINT does not: a script's shell ignores it for all
+    commands that it starts with &, and a user who sends it to such a process means it.
     """
     before: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():
@@ -34,37 +34,39 @@ def signals(
 
 
 def once(_signal: int, _frame: Any) -> None:
-    """A command's handler of SIGINT: KeyboardInterrupt; while that is dealt with, another one ends the process."""
+    """A command's handler of SIGINT: it raises KeyboardInterrupt; during its handling a second SIGINT ends the
+    process.
+    """
     signal.signal(signal.SIGINT, lambda *_: os._exit(Exit.INTERRUPTED))
     raise KeyboardInterrupt
 
 
 class PutOff:
-    """Whether the user wants to leave. `leave` goes where that can be done in order; `came` tells."""
+    """Whether the user wants to stop. Call `leave` where stopping is safe; `came` is the state."""
 
     def __init__(self) -> None:
         self.came = False
 
     def leave(self, *_: object) -> None:
-        """Raises KeyboardInterrupt when it was asked for. Takes what callbacks of progress are given."""
+        """Raise KeyboardInterrupt if a signal came. It accepts the arguments of progress callbacks."""
         if self.came:
             raise KeyboardInterrupt
 
 
 @contextmanager
-def put_off(last_words: str) -> Iterator[PutOff]:
-    """Keeps a Ctrl-C or SIGTERM until the work inside calls `leave`. A second one ends the process at once.
+def put_off(last_message: str) -> Iterator[PutOff]:
+    """Delay a Ctrl-C or SIGTERM until the work inside calls `leave`. A second one ends the process at once.
 
-    For work inside HDF5, xarray and the imports of both: an exception that comes between taking a lock and the
-    block that frees it leaves the lock taken, and the cleaning up that follows then waits for ever.
+    For work inside HDF5, xarray and the imports of both: an exception between taking a lock and the block that frees it
+    leaves the lock taken, and the following cleanup then waits for ever.
 
-    last_words: what the second one says on stderr before the process ends with `Exit.INTERRUPTED`.
+    last_message: the text on stderr when the second signal ends the process with `Exit.INTERRUPTED`.
     """
     asked = PutOff()
 
     def ask(_signal: int, _frame: Any) -> None:
         if asked.came:
-            os.write(2, f"\n{last_words}\n".encode())  # a stream may be in the middle of a write
+            os.write(2, f"\n{last_message}\n".encode())  # a stream may be in the middle of a write
             os._exit(Exit.INTERRUPTED)
         asked.came = True
 

@@ -1,4 +1,4 @@
-"""What a room tells `seal` about its records: variables, their layout, the schema that makes a dataset of them."""
+"""A room's description of its records for `seal`: variables, their layout, the schema that makes a dataset of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Variable:
 
 @dataclass
 class Layout:
-    """What /raw will hold: lengths of dims, coordinate values, variables, root attributes it adds."""
+    """The content of /raw: lengths of dims, coordinate values, variables, root attributes that it adds."""
 
     dims: dict[str, int]
     coords: dict[str, tuple[Any, Mapping[str, Any]]]  # values, attributes
@@ -43,41 +43,42 @@ class Layout:
 
 
 class RoomSchema(Protocol):
-    """What a room tells `seal` about its records. All methods are pure.
+    """A room's description of its records for `seal`. All methods are pure.
 
-    One whose writers cannot finish their files themselves has besides `close(folder, ended)`: it makes block files in
-    a run's folder whole, however often it is called; it returns what the plan gains, and warnings. ended: the run noted
-    how. One may have `tables(tree)`, the `described.Tables` of a dataset of its: what it refuses when it is opened.
+    A room whose writers cannot finish their files themselves also has `close(folder, ended)`. It completes block files
+    in a run's folder, and may be called more than once; it returns additions to the plan, and warnings. ended: whether
+    the run recorded how it ended. A room may have `tables(tree)`: the `described.Tables` of its dataset, by which a
+    dataset is refused at opening.
     """
 
     room: str
     version: int
 
     def parts(self, plan: Mapping[str, Any]) -> Sequence[str]:
-        """Names of the datasets one run becomes; [""] for one, else e.g. one per mode."""
+        """Names of the datasets that one run becomes; [""] for one, otherwise e.g. one per mode."""
 
     def layout(self, plan: Mapping[str, Any], files: Sequence[BlockFile], part: str) -> Layout:
-        """Scans the files once (they can be iterated again) and says what /raw will hold.
+        """Scan the files once (they can be iterated again) and describe the content of /raw.
 
-        plan: the run's, and `stop_reason`, the root attribute.
+        plan: the run's plan, and `stop_reason`, the root attribute.
         """
 
     def place(
         self, plan: Mapping[str, Any], layout: Layout, file: BlockFile, part: str
     ) -> Iterator[tuple[str, tuple[int | slice, ...], np.ndarray]]:
-        """Pieces of variables, one file's at a time: name, where, values. Memory: one file's row at most."""
+        """Pieces of variables, one file at a time: name, where, values. Memory: at most one file's row."""
 
     def analyse(self, raw: xr.Dataset, deadline: Deadline | None = None) -> xr.Dataset:
-        """/raw to /summary. `raw` is opened lazily: take it piecewise. Its attrs hold the root attributes.
+        """Compute /summary from /raw. `raw` is opened lazily: read it piecewise. Its attrs hold the root attributes.
 
-        What takes long is done in pieces that end by the deadline (None: never), the verdict first; what is left out is
-        reported to it.
+        Long work is done in pieces that end by the deadline (None: never), the verdict first; parts that are left out
+        are reported to it.
         """
 
 
 @dataclass(frozen=True)
 class SealedFile:
-    """A dataset that `seal` made. complete: whether every requested cell has data."""
+    """A dataset that `seal` wrote. complete: whether every requested cell has data."""
 
     path: Path
     complete: bool

@@ -1,7 +1,7 @@
-"""Files with one record a line, in which values stand that others chose: no value ends its line or its field.
+"""Files with one record a line that hold values chosen by others: no value can end its line or its field.
 
-A path may hold any byte but NUL: a line break, a tab, bytes that are not UTF-8. In our own files everything except
-printable ASCII is percent-encoded, and so are blanks and `%` itself; native/core/text.hpp decodes the same.
+A path may hold any byte but NUL: a line break, a tab, bytes that are not UTF-8. Our own files percent-encode everything
+except printable ASCII, and also blanks and `%` itself; native/core/text.hpp decodes it.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ _AS_IT_IS = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) != "%")
 
 
 def encoded(value: str | PathLike[str]) -> str:
-    """A value as one word of printable ASCII: "a%0Ab" for a line break between a and b."""
+    """A value as one item of printable ASCII: "a%0Ab" for a line break between a and b."""
     return quote_from_bytes(os.fsencode(value), _AS_IT_IS)
 
 
 def utf8_path(path: str | PathLike[str]) -> str:
-    """A path as libraries of Sonde's in C++ take one.
+    """A path in the form for Sonde's C++ libraries.
 
     Raises
     ------
-    UsageError  core.bad_path: it holds bytes that are no UTF-8.
+    UsageError  core.bad_path: it holds bytes that are not UTF-8.
     """
     text = os.fspath(path)
     try:
@@ -34,18 +34,17 @@ def utf8_path(path: str | PathLike[str]) -> str:
     except UnicodeEncodeError:
         raise UsageError(
             "core.bad_path",
-            f"the path '{text}' holds bytes that are no UTF-8; allowed: paths that are text",
+            f"the path '{text}' holds bytes that are not UTF-8; allowed: paths in UTF-8",
             typed("mv", text, "NEW-NAME"),
         ) from None
     return text
 
 
 def kernel_lines(path: Path) -> list[str]:
-    """Lines of a file of /proc or /sys, which end with a line feed and with nothing else; what is not UTF-8 in them
-    becomes U+FFFD.
+    """Lines of a file of /proc or /sys, which end with a line feed and with nothing else; invalid UTF-8 becomes U+FFFD.
 
-    Of names that others chose, such as those of programs, mounts and files, the kernel escapes little more than the
-    line feed: str.splitlines() would end a line within one, and split() a field.
+    In names that others chose, such as those of programs, mounts and files, the kernel escapes little more than the
+    line feed: str.splitlines() would end a line within such a name, and split() a field.
 
     Raises
     ------
@@ -55,6 +54,6 @@ def kernel_lines(path: Path) -> list[str]:
     return lines[:-1] if not lines[-1] else lines
 
 
-def decoded(word: str) -> str:
-    """The value that `encoded` was given; invalid UTF-8 becomes U+FFFD. Text that is not encoded stays as it is."""
-    return unquote(word, "utf-8", "replace")
+def decoded(text: str) -> str:
+    """The value that `encoded` was given; invalid UTF-8 becomes U+FFFD. Text that is not encoded stays unchanged."""
+    return unquote(text, "utf-8", "replace")

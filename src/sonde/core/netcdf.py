@@ -1,10 +1,11 @@
-"""netCDF4 for Sonde's own files, wherever HDF5 files of the programs around it go.
+"""netCDF4 for Sonde's own files, also when the environment sends HDF5 files of other programs elsewhere.
 
     from sonde.core.netcdf import netCDF4
 
-HDF5 reads the environment once, when it begins, and variables that send every file of a process elsewhere (to Sonde's
-store, say, whose connector is made for one version of HDF5) are meant for the user's programs: with another version's
-the library crashes. So it begins here, without them; afterwards the environment is as it was, for what is started.
+HDF5 reads the environment once, at its start. Some variables send every file of a process elsewhere, such as to Sonde's
+store. They are meant for the user's programs. The store's connector is made for one version of HDF5: with another
+version the library crashes. Therefore HDF5 starts here without these variables; afterwards the environment is restored
+for child processes.
 """
 
 import os
@@ -21,7 +22,7 @@ _hidden = {name: os.environ.pop(name) for name in ("HDF5_VOL_CONNECTOR", "HDF5_D
 try:
     import netCDF4
 
-    if _hidden:  # HDF5 begins with its first file
+    if _hidden:  # HDF5 starts with its first file
         netCDF4.Dataset("begin.nc", "w", diskless=True, persist=False).close()
 finally:
     os.environ.update(_hidden)
@@ -29,9 +30,10 @@ finally:
 
 @contextmanager
 def named(path: Path) -> Iterator[str]:
-    """A name by which netCDF4 opens the file for reading, for as long as this lasts.
+    """A name by which netCDF4 can open the file for reading, valid inside the block.
 
-    It takes names of UTF-8 only; netCDF-C takes a backslash for a slash, and `#`, `:` and brackets for parts of a URL.
+    netCDF4 accepts only names in UTF-8; netCDF-C reads a backslash as a slash, and `#`, `:` and brackets as parts of a
+    URL.
 
     Raises
     ------

@@ -6,10 +6,9 @@
     def run(output, hosts, ntasks, budget_s, seed, dry_run, sizes) -> Outcome:
         with settings().bar("net run", budget_s) as bar:
             ...  # bar.show(event) for each event
-
-`--json --progress --color --config --debug` belong to the console, not to the command: `common` adds them to
-every command without passing them on, and they may equally stand before the room (`sonde --json net show
-A.nc`). Where one is given twice, the later one counts.
+`--json --progress --color --config --debug` belong to the console, not to the command: `common` adds them to every
+command without passing them on, and they may also come before the room (`sonde --json net show A.nc`). If one is given
+twice, the later one counts.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ MOST_SIZES = 65536
 _CPU_LIST = re.compile(r"\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*", re.ASCII)
 
 
-class HouseType(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5, and 8.2 will do
-    """A type whose `read` makes a value of a text; its UsageError is told with the option's name in front.
+class HouseType(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5, but 8.2 is enough
+    """A type whose `read` turns a text into a value; its UsageError is reported with the option's name in front.
 
-    allowed: what it takes, in words.
+    allowed: the accepted values, as text.
     """
 
     allowed = ""
@@ -95,10 +94,10 @@ class Counts(HouseType):
 
 
 class Duration(HouseType):
-    """A time span: "60s", "2min", "1h30min"; above zero unless `zero` allows none at all. Value: float, s.
+    """A time span: "60s", "2min", "1h30min"; above zero, unless `zero` allows 0. Value: float, s.
 
-    unit: what a bare number most likely meant where seconds are no likely answer; it is then refused. "": a
-    bare number counts seconds.
+    unit: the likely unit of a bare number if seconds are unlikely; a bare number is then refused. "": a bare number
+    counts seconds.
     """
 
     name, allowed = "time", "times such as 60s, 2min, 1h"
@@ -120,7 +119,7 @@ class Duration(HouseType):
         if value <= 0 and not self.zero:
             raise UsageError(
                 "core.bad_duration",
-                f"'{text}' is no time at all; allowed: above 0 s",
+                f"'{text}' is not a time; allowed: above 0 s",
                 "write it like 60s, 2min or 1h",
             )
         return value
@@ -136,20 +135,20 @@ class Size(HouseType):
 
 
 class Sizes(HouseType):
-    """Message lengths: "begin:end:step", the end left out, or a list "8,1KiB". Value: tuple of int, B."""
+    """Message lengths: "begin:end:step" without the end itself, or a list "8,1KiB". Value: tuple of int, B."""
 
     name, allowed = "sizes", "begin:end:step, or a list such as 8,1KiB,64KiB"
-    largest, largest_is = LARGEST_SIZE, f"{LARGEST_SIZE} B, the most that one MPI message counts"
+    largest, largest_is = LARGEST_SIZE, f"{LARGEST_SIZE} B, the largest count of one MPI message"
 
     def read(self, text: str) -> tuple[int, ...]:
-        hint = "write begin:end:step, the end left out (0:1000:100), or a list (8,1KiB,64KiB)"
+        hint = "write begin:end:step, the end not included (0:1000:100), or a list (8,1KiB,64KiB)"
 
         def bad(why: str) -> UsageError:
             shown = text if len(text) <= 40 else text[:37] + "..."
             return UsageError("core.bad_sizes", f"'{shown}' {why}", hint)
 
         if not text.strip():
-            raise bad("holds no size")
+            raise bad("has no size")
         parts = text.split(":")
         if len(parts) > 3:
             raise bad(f"has {len(parts)} parts; allowed: begin:end:step")
@@ -159,7 +158,7 @@ class Sizes(HouseType):
             if step == 0:
                 raise bad("has a step of 0 B; allowed: 1 B and above")
             if end <= begin:
-                raise bad(f"begins at {begin} B and ends before {end} B, so it holds no size")
+                raise bad(f"begins at {begin} B and ends before {end} B, so it has no size")
             count = -((begin - end) // step)
             largest = begin + (count - 1) * step
             sizes: list[int] = list(range(begin, end, step)) if count <= MOST_SIZES else []
@@ -169,17 +168,17 @@ class Sizes(HouseType):
             seen: set[int] = set()
             for size in sizes:
                 if size in seen:
-                    raise bad(f"holds {size} B twice")
+                    raise bad(f"has {size} B twice")
                 seen.add(size)
         if largest > self.largest:
-            raise bad(f"holds {largest} B; allowed: up to {self.largest_is}")
+            raise bad(f"has {largest} B; allowed: up to {self.largest_is}")
         if count > MOST_SIZES:
-            raise bad(f"holds {count} sizes; allowed: up to {MOST_SIZES}")
+            raise bad(f"has {count} sizes; allowed: up to {MOST_SIZES}")
         return tuple(sizes)
 
 
 class Rate(HouseType):
-    """What a link carries: "1gbit", "100mbit". Value: int, bit/s."""
+    """The rate of a link: "1gbit", "100mbit". Value: int, bit/s."""
 
     name, allowed = "rate", "rates such as 100mbit, 1gbit"
 
@@ -188,7 +187,7 @@ class Rate(HouseType):
 
 
 class Share(HouseType):
-    """A share below 1: "1%" or "0.01"; zero: 0 is one, too. Value: float."""
+    """A share below 1: "1%" or "0.01"; zero: whether 0 is allowed. Value: float."""
 
     name, allowed = "share", "shares such as 1% or 0.01"
 
@@ -202,7 +201,7 @@ class Share(HouseType):
         except ValueError:
             value = float("nan")
         if not 0 <= value < 1 or (value == 0 and not self.zero):
-            least = "0 for none, and up to" if self.zero else "above 0% and"
+            least = "0 for none, or above 0% and" if self.zero else "above 0% and"
             raise UsageError(
                 "core.bad_share",
                 f"'{text}' is not a share; allowed: {least} below 100%",
@@ -221,17 +220,17 @@ class CpuList(HouseType):
         if bare == "all":
             return ()
         found = parse_cpu_list(bare) if _CPU_LIST.fullmatch(bare) else []
-        if not found:  # also of a range whose end is before its begin
+        if not found:  # also for a range whose end is before its begin
             raise UsageError(
                 "core.bad_cpus",
-                f"'{text}' is no list of CPUs; allowed: {self.allowed}",
+                f"'{text}' is not a list of CPUs; allowed: {self.allowed}",
                 "write it like 0,2-5",
             )
         return tuple(sorted(set(found)))
 
 
 class Output(click.Path):
-    """Where a result goes. Value: Path; a slash at its end, which Path forgets, is kept in the settings."""
+    """The path of a result. Value: Path; the settings record a slash at its end, which Path drops."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path)
@@ -253,8 +252,8 @@ class HostList(HouseType):
 
 DURATION, SIZE, SIZES, SHARE, HOSTS, CPUS = Duration(), Size(), Sizes(), Share(), HostList(), CpuList()
 RATE = Rate()
-PAUSE = Duration(zero=True)  # between two things; none at all is one
-DELAY = Duration(unit="us")  # of a message: taken for seconds, a bare number would never be reached
+PAUSE = Duration(zero=True)  # a time between two steps; 0 is allowed
+DELAY = Duration(unit="us")  # of a message: if a bare number meant seconds, it would never be reached
 
 
 def _unheard(text: str) -> None:
@@ -271,14 +270,14 @@ def _no_bar(title: str, budget_s: float | None = None) -> Progress:
 
 @dataclass
 class Settings:
-    """What the user asked of the console, wherever on the command line it stood.
+    """The user's settings of the console, wherever on the command line they are given.
 
-    bar: given a title and the budget in s, makes something to feed events to; the console puts its own here.
-    say: tells a person on stderr at once what cannot wait for the Outcome: where a service listens.
-    screen: shows lines on stdout in place of those before, on a terminal; elsewhere below them.
-    began: time.monotonic() at which the program began, loading included; what a --budget counts from.
-    output_folder: whether --output ends in a slash, and so means a folder, there or not.
-    config: the file that --config names. command: the words of the running command, e.g. ["net", "run"].
+    bar: called with a title and the budget in s, makes an object that takes events; the console sets its own here.
+    say: reports at once to a person on stderr what cannot wait for the Outcome: where a service listens.
+    screen: shows lines on stdout in place of the lines before, on a terminal; elsewhere below them.
+    began: time.monotonic() at the start of the program, loading included; a --budget counts from it.
+    output_folder: whether --output ends in a slash and so means a folder, whether it exists or not.
+    config: the file that --config names. command: the names of the running command, e.g. ["net", "run"].
     """
 
     json: bool = False
@@ -292,7 +291,7 @@ class Settings:
     bar: Callable[[str, float | None], Progress] = _no_bar
     say: Callable[[str], None] = _unheard
     screen: Callable[[Sequence[str]], None] = _unseen
-    rank: dict[str, int] = field(default_factory=dict)  # by option: how strong the source of its value is
+    rank: dict[str, int] = field(default_factory=dict)  # by option: the rank of the source of its value
 
 
 def settings() -> Settings:
@@ -305,33 +304,33 @@ _RANK = {ParameterSource.DEFAULT: 0, ParameterSource.DEFAULT_MAP: 1}
 
 
 def _remember(context: click.Context, param: click.Parameter, value: Any) -> None:
-    """Keeps a console option. What a config file says never overrides what was typed."""
+    """Store a console option. A value from a config file never overrides one from the command line."""
     name = str(param.name)
     source = context.get_parameter_source(name)
     rank = _RANK.get(source, 2) if source else 0
-    kept = context.ensure_object(Settings)
-    if rank and rank >= kept.rank.get(name, 0):
-        setattr(kept, name, value)
-        kept.rank[name] = rank
+    stored = context.ensure_object(Settings)
+    if rank and rank >= stored.rank.get(name, 0):
+        setattr(stored, name, value)
+        stored.rank[name] = rank
 
 
 def _configure(context: click.Context, param: click.Parameter, value: Path | None) -> None:
-    """Reads the config file before the command's other options are looked at, so that these find it."""
-    kept = context.ensure_object(Settings)
-    kept.command = context.command_path.split()[1:]
-    kept.config = value or kept.config
+    """Read the config file before click processes the command's other options, so that they find its values."""
+    stored = context.ensure_object(Settings)
+    stored.command = context.command_path.split()[1:]
+    stored.config = value or stored.config
     if isinstance(context.command, click.Group) or context.resilient_parsing:
         return  # a --config may still follow the verb
-    if path := config.find(kept.config, passed_over=lambda why: kept.say(f"warning: {why}")):
+    if path := config.find(stored.config, passed_over=lambda why: stored.say(f"warning: {why}")):
         context.default_map = config.read(path).defaults(context, shared=(*SHARED, *CONSOLE_NAMES))
 
 
 class SharedOption(click.Option):
-    """An option of SHARED."""
+    """An option from SHARED."""
 
 
 class ConsoleOption(click.Option):
-    """An option that is the console's own."""
+    """An option of the console itself."""
 
 
 def _shared(*flags: str, **keywords: Any) -> Callable[[Any], Any]:
@@ -365,16 +364,20 @@ _CONSOLE = (
 )
 
 SHARED: dict[str, Callable[[Any], Any]] = {
-    "output": _shared("-o", "--output", type=Output(), metavar="PATH", help="Where the result goes."),
+    "output": _shared("-o", "--output", type=Output(), metavar="PATH", help="File or folder for the result."),
     "launcher": _shared(
-        "--launcher", default="auto", metavar="NAME", help="What starts the ranks: auto, local, mpirun, srun."
+        "--launcher", default="auto", metavar="NAME", help="Launcher of the ranks: auto, local, mpirun, srun."
     ),
     "hosts": _shared(
         "--hosts", type=HOSTS, metavar="LIST", help="Hosts to use: n[01-16]; ^n07 leaves n07 out."
     ),
     "ntasks": _shared("--ntasks", type=Whole(1), metavar="N", help="Number of ranks."),
     "budget": _shared(
-        "--budget", "budget_s", type=DURATION, metavar="TIME", help="Time all of it may take: 60s, 2min, 1h."
+        "--budget",
+        "budget_s",
+        type=DURATION,
+        metavar="TIME",
+        help="Time limit of the whole command: 60s, 2min, 1h.",
     ),
     "precision": _shared(
         "--precision", type=SHARE, metavar="SHARE", help="Width of the confidence interval to reach: 1%."
@@ -383,12 +386,12 @@ SHARED: dict[str, Callable[[Any], Any]] = {
         "--seed",
         type=Whole(0),
         metavar="N",
-        help="Seed of the order in which is measured.",
+        help="Seed of the random order of measurements.",
     ),
-    "dry_run": _shared("--dry-run", is_flag=True, help="Say what would be done, and do nothing."),
+    "dry_run": _shared("--dry-run", is_flag=True, help="Show what would be done, and do nothing."),
 }
 
-# For verbs that start a probe; not in SHARED, whose defaults a configuration file may give for every verb.
+# For verbs that start a probe. Not in SHARED: a configuration file may give defaults of SHARED for every verb.
 TIMEOUT = click.option(
     "--timeout",
     "timeout_s",
@@ -396,11 +399,11 @@ TIMEOUT = click.option(
     default="60s",
     show_default=True,
     metavar="TIME",
-    help="How long ranks may be silent.",
+    help="Longest time without a sign from a rank.",
 )
 
 
-# For verbs that hold a run against an earlier one.
+# For verbs that compare a run with an earlier one.
 FILE = click.argument("file", metavar="FILE.nc", type=click.Path(path_type=Path))
 A_NC = click.argument("a", metavar="A.nc", type=click.Path(path_type=Path))
 B_NC = click.argument("b", metavar="B.nc", type=click.Path(path_type=Path))
@@ -408,24 +411,24 @@ AGAINST = click.option(
     "--against",
     type=click.Path(path_type=Path),
     metavar="BASE.nc",
-    help="An earlier run that this one must not be slower than.",
+    help="Earlier run to compare with: report what is slower.",
 )
 MATTERS = click.option(
     "--matters",
     type=SHARE,
     default="5%",
     metavar="SHARE",
-    help="Smallest difference of two runs that counts.",
+    help="Smallest relative difference that is reported.",
 )
 
 
 def common(*names: str, own_config: bool = False) -> Callable[[Command], Command]:
-    """Adds the console options, and those of SHARED that are named, to a click command or group.
+    """Adds the console options, and the named ones of SHARED, to a click command or group.
 
-    names: output launcher hosts ntasks budget precision seed dry_run. The command receives them as keywords
-    of that name, budget as `budget_s` (s). Those not given are None (launcher: "auto", dry_run: False).
+    names: output launcher hosts ntasks budget precision seed dry_run. The command receives them as keywords of that
+    name, budget as `budget_s` (s). Options that were not given are None (launcher: "auto", dry_run: False).
 
-    own_config: the command's --config is a file of its own, and it takes no defaults from one.
+    own_config: the command's --config is a file of its own, so the command reads no defaults from it.
     """
     console = [option for option in _CONSOLE if not (own_config and option is _CONFIG)]
     chosen = [*(SHARED[name] for name in names), *console]
@@ -439,10 +442,10 @@ def common(*names: str, own_config: bool = False) -> Callable[[Command], Command
 
 
 def arrange(command: click.Command) -> click.Command:
-    """The command with a help that begins with its own options, then the shared ones, then the console's.
+    """The command with a help that shows its own options first, then the shared ones, then the console's.
 
-    In its group's list it stands with the whole of its first paragraph, which click would cut short. So it is
-    for all commands below a group. The order of the options of one kind stays.
+    Its group's list shows the whole first paragraph of its help, which click would cut short; the same holds for all
+    commands below a group. The order within each kind of options stays.
     """
     command.params.sort(key=_place)
     if command.help and not command.short_help:

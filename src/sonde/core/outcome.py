@@ -1,4 +1,4 @@
-"""What a command's work came to. A room returns it; only `sonde.cli` prints it and exits."""
+"""The result of a command. A room returns it; only `sonde.cli` prints it and exits."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-CUT = "…"  # where a script was cut short for the terminal
+CUT = "…"  # marks a script that was cut short for the terminal
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table for the terminal: head and rows of ready text; numbers are right-aligned by `right`.
+    """A table for the terminal: head and rows of finished text; columns in `right` are right-aligned.
 
-    Without any column's name no head is drawn. A cell that is only ✓, ! or ✗ is drawn in its colour. names: of
-    columns whose head is a name, which is nowhere given a capital letter.
+    Without column names no head is drawn. A cell that is only ✓, ! or ✗ is drawn in its colour. names: columns whose
+    head is a name, which never gets a capital letter.
     """
 
     title: str
@@ -35,15 +35,15 @@ class Table:
 class Outcome:
     """The result of one command.
 
-    room, verb: what ran. verdict: one sentence. schema, dataset, complete: the file it made or read.
-    findings, warnings: typed. values: what the verb measures, merged into the JSON object.
-    tables, lines: what a person sees on the terminal; a line that begins with a blank is a command to copy,
-    and is not wrapped. sound: False where nothing is wrong but too little is known to say so.
-    The verdict then says why. Its mark means the same of every command: docs/reference/cli.md, "Marks".
+    room, verb: the command that ran. verdict: one sentence. schema, dataset, complete: the file that it wrote or read.
+    findings, warnings: typed. values: the results of the verb, merged into the JSON object.
+    tables, lines: the text on the terminal; a line that begins with a blank is a command to copy, and is not wrapped.
+    sound: False if nothing is wrong but too little is known to be sure. The verdict then gives the reason. Its mark
+    means the same in every command: docs/reference/cli.md, "Marks".
     document: raw text for stdout instead (CSV, Markdown). stream: raw bytes for stdout instead, taken piece by piece
-    while they are written; a terminal gets them only where they are text. exit: the exit code; of `io run`
-    and `cluster exec` that of the command which they ran. meant: it ended as it should, whatever its exit code is, as a
-    server does by Ctrl-C. beside: stdout is that of a command which it ran, and the result goes to stderr.
+    while they are written; a terminal gets them only if they are text. exit: the exit code; for `io run` and `cluster
+    exec` that of the command which they ran. meant: it ended as intended, whatever its exit code is, such as a server
+    that Ctrl-C ends. beside: stdout belongs to a command that it ran, and the result goes to stderr.
     """
 
     room: str
@@ -74,11 +74,12 @@ class Outcome:
         values: dict[str, Any],
         warnings: Sequence[Warning] = (),
     ) -> Outcome:
-        """What a command would do. plans: rows (what, value), a table each. commands: the words of each.
+        """The steps of a command under --dry-run. plans: rows (what, value), one table each. commands: a command line
+        each.
 
-        A word of several lines, a script, is shown by its first: a terminal would be full of it.
+        An argument of several lines, a script, is shown by its first line only: it would fill the terminal.
         """
-        shown = [[_first_line(word) for word in line] for line in commands]
+        shown = [[_first_line(argument) for argument in line] for line in commands]
         lines = ["It would start:", *(f"  {typed(*line)}" for line in shown)] if shown else []
         if shown != [list(line) for line in commands]:
             lines.append(f"Scripts are cut short at {CUT}; --json has the whole command.")
@@ -93,20 +94,20 @@ class Outcome:
         )
 
     def hold(self, found: Sequence[Finding], file: Path) -> None:
-        """What a `check` of a file came to: findings, their number as the verdict, and the exit code."""
+        """Record the result of a `check` of a file: findings, their number as the verdict, and the exit code."""
         self.findings = list(found)
         self.verdict = f"{len(found)} finding{'' if len(found) == 1 else 's'} in {file}"
         self.exit = Exit.FINDING if found else Exit.DONE
 
     def tell_interrupted(self, paths: Sequence[Path]) -> None:
-        """Says that the user ended it early: before the verdict, in a first warning, and by the exit code."""
+        """Record that the user ended the command: before the verdict, in a first warning, and by the exit code."""
         self.exit = Exit.INTERRUPTED
         self.verdict = f"interrupted: {self.verdict}"
         saved = ", ".join(map(str, paths))
-        evidence = f"interrupted before the end; what was measured until then is saved in {saved}"
-        told = Warning(f"{self.room}.interrupted", evidence, "run it again for all of it")
-        # What the file says of it to a later reader is the same, said of a run long ago.
-        self.warnings = [told, *(w for w in self.warnings if w.code != "core.run_was_interrupted")]
+        evidence = f"interrupted before the end; the results until then are saved in {saved}"
+        interrupted = Warning(f"{self.room}.interrupted", evidence, "run it again for the complete result")
+        # The file has the same warning for later readers, about a run in the past: drop it here.
+        self.warnings = [interrupted, *(w for w in self.warnings if w.code != "core.run_was_interrupted")]
 
     def as_json(self) -> dict[str, Any]:
         """The object that --json prints. See docs/reference/json.md."""
@@ -123,6 +124,6 @@ class Outcome:
         }
 
 
-def _first_line(word: str) -> str:
-    first, *others = [line.strip() for line in word.strip().splitlines()] or [""]
-    return f"{first} {CUT}" if others else word
+def _first_line(text: str) -> str:
+    first, *others = [line.strip() for line in text.strip().splitlines()] or [""]
+    return f"{first} {CUT}" if others else text

@@ -97,7 +97,7 @@ class Folder:
 
     @property
     def is_private(self) -> bool:
-        """Whether the caller owns it and nobody else may write in it, so that its files can be trusted."""
+        """Whether the caller owns it and nobody else can write in it, so that its files can be trusted."""
         return self.is_own and not self._facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
     @property
@@ -280,7 +280,7 @@ class Folder:
 
     def _refuse(self, name: str, facts: os.stat_result, flags: int) -> None:
         if not stat.S_ISREG(facts.st_mode):
-            kind = next((word for is_kind, word in _KINDS if is_kind(facts.st_mode)), "")
+            kind = next((label for is_kind, label in _KINDS if is_kind(facts.st_mode)), "")
             plain = "is a link" if kind == "a link" else f"is not a plain file but {kind or 'something else'}"
             raise self._refusal(name, plain)
         if flags == _CHANGE:

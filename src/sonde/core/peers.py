@@ -1,10 +1,10 @@
-"""Which of several members that ought to be equal, as the servers of a file system, is slower than the others. Pure.
+"""Which of several members that should be equal, such as the servers of a file system, is slower than the others. Pure.
 
-A member is compared with the median of the others, in each block of equal operations by itself. It is slower where the
+A member is compared with the median of the others, separately in each block of equal operations. It is slower if the
 difference passes Benjamini and Hochberg's step over all comparisons *and* is at least `matters`: two healthy members
-are never quite alike.
+are never exactly alike.
 
-Two kinds of data have two tests. Single operations are compared epoch by epoch: operations that a pause holds up
+Two kinds of data have two tests. Single operations are compared epoch by epoch: operations that a pause delays
 together, and regimes that come and go, are in one epoch and count once (`by_epoch`). Counters that report a mean, the
 shortest and the longest operation bound the error of the mean, whatever the law (`by_mean`).
 """
@@ -21,10 +21,10 @@ from sonde.core import stats
 LEVEL = 0.01  # false-discovery level
 POWER = 0.8
 MATTERS = 0.25  # relative difference below which a member is as fast as the others
-MIN_MEMBERS = 3  # of two that differ, neither is the odd one
-MIN_OPERATIONS = 2  # of a member in an epoch
-MIN_EPOCHS = 10  # below, no p of signed ranks passes the level among a few members
-MIN_CUT, MAX_CUT = 12, 32  # epochs that operations are cut into, of which some may lack a member
+MIN_MEMBERS = 3  # with two members, nothing shows which one is at fault
+MIN_OPERATIONS = 2  # per member and epoch
+MIN_EPOCHS = 10  # with fewer, no p of signed ranks passes the level even for a few members
+MIN_CUT, MAX_CUT = 12, 32  # number of epochs that operations are cut into; some may lack a member
 ALL = -1  # block: operations of all blocks, each relative to the median of its block
 _NORMAL_95 = 1.96
 
@@ -33,13 +33,13 @@ _NORMAL_95 = 1.96
 class Compared:
     """Comparisons of a member with the others; arrays of one length.
 
-    member, block : as numbered by the caller; `ALL` for all blocks together
+    member, block : numbers from the caller; `ALL` for all blocks together
     operations : of the member in that block
-    ratio, low, high : its time over the median of the others, with the 95 % interval; NaN where not compared
+    ratio, low, high : its time over the median of the others, with the 95 % interval; NaN if not compared
     p : one-sided; NaN: too few operations or members
     own_error, others_error : relative standard errors of the member's time and of the others' median; NaN as `p`
-    expected_s : what the median of the others would have needed for these operations, s; NaN as `p`,
-    and of `by_epoch`
+    expected_s : the time that the median of the others would have needed for these operations, s; NaN as `p`, and from
+    `by_epoch`
     """
 
     member: np.ndarray
@@ -55,17 +55,19 @@ class Compared:
 
 
 def joined(parts: Sequence[Compared]) -> Compared:
-    """Comparisons of one question, to be judged together. parts : one at least."""
+    """Comparisons of one question, to be judged together. parts : at least one."""
     columns = zip(*(astuple(part) for part in parts))
     return Compared(*(np.concatenate(column) for column in columns))
 
 
 def over_blocks(parts: Sequence[Compared]) -> Compared:
-    """Comparisons of each member over all operations that it was compared in, as block `ALL`: a member that is slow in
-    itself is slow in all of them, each of which alone may say little.
+    """Comparisons of each member over all operations in which it was compared, as block `ALL`.
 
-    parts : of `by_mean`, each of one operation; members compared in one alone, or in none, have no comparison here.
-    The ratio is that of all its time to what the others would have needed for the same operations.
+    A member that is slow itself is slow in all operations, but a single operation may be inconclusive.
+
+    parts : from `by_mean`, each of one operation; members that were compared in fewer than two operations have no
+    comparison here. The ratio is the member's total time over the time that the others would have needed for the same
+    operations.
 
     Source: Stouffer et al., The American Soldier, 1949: sums of standard normal values.
     """
@@ -79,7 +81,7 @@ def over_blocks(parts: Sequence[Compared]) -> Compared:
             continue
         k, weight = len(mine), one.expected_s[mine]
         z = float(sps.norm.isf(np.clip(one.p[mine], 1e-300, 1 - 1e-12)).sum()) / k**0.5
-        # As the sum of z has it: operations with small errors count most.
+        # Weighted as in the sum of z: operations with small errors count most.
         with np.errstate(divide="ignore"):
             own, others = (
                 float(k**0.5 / (1 / error[mine]).sum()) for error in (one.own_error, one.others_error)
@@ -102,8 +104,9 @@ def _compared(rows: Sequence[Sequence[float]]) -> Compared:
 
 @dataclass(frozen=True)
 class Judged:
-    """q : p corrected for the number of comparisons. slower : bool. detectable : the ratio that would have been found
-    with 80 % power; infinite where no ratio would have been, NaN where nothing was compared."""
+    """q : p corrected for the number of comparisons. slower : bool. detectable : the ratio that is detected with 80 %
+    power; infinite if no ratio is detectable, NaN if nothing was compared.
+    """
 
     q: np.ndarray
     slower: np.ndarray
@@ -118,7 +121,8 @@ def judged(
     matters: float = MATTERS,
     level: float = LEVEL,
 ) -> Judged:
-    """Which comparisons find a slower member. Arguments as in `Compared`; all comparisons of one question at once.
+    """Find the comparisons with a slower member. Arguments as in `Compared`; give all comparisons of one question at
+    once.
 
     Source: Benjamini and Hochberg 1995.
     """
@@ -145,7 +149,7 @@ def by_epoch(
     members: int,
     stratum: np.ndarray | None = None,
 ) -> Compared:
-    """Compares members by their single operations.
+    """Compare members by their single operations.
 
     Parameters
     ----------
@@ -159,8 +163,8 @@ def by_epoch(
 
     Returns
     -------
-    Compared, of each member in each block, and, of two blocks or more, in all of them together. In each epoch, the
-    median of the member's log times is compared with the median of the others' medians; p and interval are those of
+    Compared, for each member in each block, and, with two blocks or more, for all of them together. In each epoch, the
+    median of the member's log times is compared with the median of the others' medians; p and the interval come from
     the differences of the epochs.
 
     Source: Hodges and Lehmann 1963; Wilcoxon 1945 (signed ranks); aligned strata: Hodges and Lehmann 1962.
@@ -181,8 +185,9 @@ def by_epoch(
 def _aligned(
     log_time: np.ndarray, member: np.ndarray, stratum: np.ndarray, members: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Log times less the median of the members' medians of their stratum, and which are of a stratum with enough
-    members: a member that has most of a stratum's operations does not move its middle."""
+    """Log times minus the median of the members' medians of their stratum, and a mask of those in a stratum with enough
+    members: a member that has most of a stratum's operations does not move its median.
+    """
     strata = int(stratum.max(initial=-1)) + 1
     cell, place = np.unique(stratum * members + member, return_inverse=True)
     of_stratum = cell // members
@@ -194,7 +199,9 @@ def _aligned(
 def _in_block(
     log_time: np.ndarray, begin: np.ndarray, member: np.ndarray, counts: np.ndarray, block: int
 ) -> list[tuple[float, ...]]:
-    """Rows of `Compared`, of each member that has operations. counts : of each, with those in no usable stratum."""
+    """Rows of `Compared`, one for each member that has operations. counts : per member, including operations in no
+    usable stratum.
+    """
     from scipy import stats as sps
 
     nan = float("nan")
@@ -222,7 +229,7 @@ def _in_block(
 
 
 def _medians(values: np.ndarray, group: np.ndarray, groups: int, at_least: int) -> np.ndarray:
-    """Median of each group; NaN of those with fewer values."""
+    """Median of each group; NaN for groups with fewer values."""
     order = np.lexsort((values, group))
     count = np.bincount(group, minlength=groups)
     first = np.cumsum(count) - count
@@ -241,7 +248,7 @@ def by_mean(
     together: float = 1.0,
     block: int = 0,
 ) -> Compared:
-    """Compares members by counters of equal operations.
+    """Compare members by counters of equal operations.
 
     Parameters
     ----------
@@ -253,11 +260,11 @@ def by_mean(
 
     Returns
     -------
-    Compared, of each member with calls. Not compared: those of which the extremes are not known, or that have less than
-    two independent calls, and all where fewer than MIN_MEMBERS are left.
+    Compared, for each member with calls. Not compared: members with unknown extremes or fewer than two independent
+    calls, and all members if fewer than MIN_MEMBERS are left.
 
-    The variance of values between `least` and `longest` with this mean is (longest - mean)(mean - least) at most,
-    whatever their law: the test errs on the side of silence.
+    The variance of values between `least` and `longest` with this mean is at most (longest - mean)(mean - least),
+    whatever their law: the test is conservative.
 
     Source: Bhatia and Davis, American Mathematical Monthly 107, 2000, 353-357; design effect of clusters: Kish 1965.
     """
@@ -273,7 +280,7 @@ def by_mean(
     for k in usable.tolist() if len(usable) >= MIN_MEMBERS else ():
         others = usable[usable != k]
         middle = float(np.median(mean[others]))
-        # Healthy members differ among themselves by more than the error of their means: by whichever is larger.
+        # Healthy members differ among themselves by more than the error of their means: use the larger of the two.
         spread = 1.4826 * float(np.median(np.abs(mean[others] - middle)))
         theirs = max(float(np.median(variance[others])), spread**2)
         error = float(np.sqrt(variance[k] + theirs))

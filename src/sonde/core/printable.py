@@ -1,8 +1,8 @@
-"""The filter through which every text goes to a terminal: what others wrote cannot move its cursor, or lie with it.
+"""The filter for every text that goes to a terminal: text of others cannot move the cursor, or deceive the reader.
 
-A name of a file, program or host may hold any byte but NUL. Where a text has to be UTF-8 (datasets, JSON, pages), a
-byte that is no text stands as its number, `\\xff`. Where a stream has less than Unicode (LC_ALL, PYTHONIOENCODING), a
-character that it lacks is spelt (`u` for µ) or stands as its number, `\\u65e5`. Two names never become one text.
+A name of a file, program or host may hold any byte but NUL. In texts that must be UTF-8 (datasets, JSON, pages), a byte
+that is no text becomes its number, `\\xff`. If a stream cannot hold all of Unicode (LC_ALL, PYTHONIOENCODING), a
+missing character is spelt (`u` for µ) or becomes its number, `\\u65e5`. Two names never become one text.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import re
 import shlex
 from collections.abc import Iterable
 
-# Controls of both sets (ISO 6429: ESC and CSI are among them) but for line break and tab; soft hyphens; what is drawn
-# as nothing, or turns the order of what follows around (Unicode's format characters, "Trojan Source", CVE-2021-42574);
-# line and paragraph separators; halves of characters.
+# Controls of both sets (ISO 6429: ESC and CSI are among them) except line break and tab; soft hyphens; characters that
+# are invisible or reverse the order of the following text (Unicode's format characters, "Trojan Source",
+# CVE-2021-42574); line and paragraph separators; surrogates.
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f]"
@@ -25,12 +25,12 @@ _UNSAFE = re.compile(
 _HALF = re.compile("[\ud800-\udfff]")
 _BYTE = re.compile("[\udc80-\udcff]")
 _ANY = re.compile(".", re.DOTALL)
-# A backslash that would be read as the begin of a number; the same where JSON has escaped it.
+# A backslash that would be read as the beginning of a number; also in its JSON-escaped form.
 _LIKE_A_NUMBER = re.compile(rb"\\(?=x[0-9a-f]{2}|u[0-9a-f]{4})")
 _JSON_ESCAPE = re.compile(rb"\\(?:(\\)(?=x[0-9a-f]{2}|u[0-9a-f]{4})|.)", re.DOTALL)
 
 SPELT = "sonde.spelt"
-"""Name of an error handler for streams, as `io.TextIOWrapper` takes it: nothing is replaced by a mark that fits all."""
+"""Name of an error handler for streams, for `io.TextIOWrapper`: it does not replace all characters with one mark."""
 
 _SPELLING = {
     **dict(zip("µ×÷–—−·›→✓✗─░█²³", "ux/---.>>+x-.#23")),
@@ -39,24 +39,26 @@ _SPELLING = {
 
 
 def printable(text: str) -> str:
-    """The text with what a terminal would obey, or not show, as a backslash and its number: `\\x1b`, `\\u202e`; a byte
-    that is no text as `\\xff`.
+    """The text in which characters that a terminal would obey, or not show, are replaced by a backslash and their
+    number: `\\x1b`, `\\u202e`; a byte that is no text by `\\xff`.
     """
     return _UNSAFE.sub(_number, _joined(text))
 
 
 def one_line(text: str) -> str:
-    """The same of a name that stands in a line of its own or in a table's cell: line breaks and tabs, too."""
+    """The same for a name that has its own line or table cell: line breaks and tabs are replaced too."""
     return printable(text).replace("\n", "\\x0a").replace("\t", "\\x09")
 
 
 def encodable(text: str) -> str:
-    """The text as UTF-8 can hold it: a half of a character, which stands for a byte that is no text, as its number."""
+    """The text in a form that UTF-8 can hold: a surrogate, which stands for a byte that is no text, becomes its
+    number.
+    """
     return _HALF.sub(_number, _joined(text))
 
 
 def encodable_within(value: object) -> object:
-    """The same of all texts in lists and dicts of JSON."""
+    """The same for all texts in lists and dicts of JSON."""
     if isinstance(value, str):
         return encodable(value)
     if isinstance(value, dict):
@@ -65,30 +67,30 @@ def encodable_within(value: object) -> object:
 
 
 def name_text(name: str | bytes) -> str:
-    """A name as text that UTF-8 can hold: `\\xff` for a byte that is no text, and `\\x5c` for a backslash of the name's
-    own that would read like the begin of such a number. Two names are two texts.
+    """A name as text that UTF-8 can hold: `\\xff` for a byte that is no text, and `\\x5c` for a backslash in the name
+    itself that would look like the beginning of such a number. Two names give two texts.
     """
     raw = name if isinstance(name, bytes) else os.fsencode(name)
     return _LIKE_A_NUMBER.sub(rb"\\x5c", raw).decode("utf-8", "backslashreplace")
 
 
 def json_names(raw: bytes) -> str:
-    """JSON of a program of Sonde's, in whose texts names are as bytes: the same with names as `name_text` has them."""
+    """JSON of a Sonde program that writes names as bytes: the same with names in the form of `name_text`."""
     raw = _JSON_ESCAPE.sub(lambda found: rb"\\x5c" if found[1] else found[0], raw)
     return _HALF.sub(lambda found: f"\\{_number(found)}", raw.decode("utf-8", "surrogateescape"))
 
 
-def command_line(words: Iterable[object]) -> str:
-    """A command to copy, in one line: words that a shell would take apart are quoted, and one with control characters
-    or bytes that are no text as bash and zsh read it: `$'a\\nb\\xff'`.
+def command_line(arguments: Iterable[object]) -> str:
+    """A command to copy, in one line, with shell quoting. An argument with control characters or bytes that are no text
+    is written in the form that bash and zsh read: `$'a\\nb\\xff'`.
     """
-    return " ".join(_quoted(str(word)) for word in words)
+    return " ".join(_quoted(str(argument)) for argument in arguments)
 
 
-def _quoted(word: str) -> str:
-    if "\n" not in word and "\t" not in word and not _UNSAFE.search(word):
-        return shlex.quote(word)
-    text = word.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\t", "\\t")
+def _quoted(argument: str) -> str:
+    if "\n" not in argument and "\t" not in argument and not _UNSAFE.search(argument):
+        return shlex.quote(argument)
+    text = argument.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\t", "\\t")
     return f"$'{_UNSAFE.sub(lambda found: _bytes_numbered(found[0]), text)}'"
 
 
@@ -98,27 +100,27 @@ def _bytes_numbered(char: str) -> str:
 
 
 def printable_json(text: str) -> str:
-    """The same of a text in JSON, whose own escapes are given: it stays the same value."""
+    """The same for a text in JSON, which already has JSON's escapes: its value stays the same."""
     return _UNSAFE.sub(lambda found: _code_units(found[0]), text)
 
 
 def _joined(text: str) -> str:
-    """The same with bytes that are text after all as that: a locale without its characters takes a name apart."""
+    """The text in which bytes that form valid characters are joined: a locale without them splits a name."""
     if not _BYTE.search(text):
         return text
     try:
         return text.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # it holds other halves as well
+    except UnicodeEncodeError:  # it also holds other surrogates
         return text
 
 
 def _is_byte(char: str) -> bool:
-    """Whether it stands for a byte that is no text, as PEP 383 has it in names of files and arguments."""
+    """Whether a character stands for a byte that is no text, by PEP 383, as in names of files and arguments."""
     return "\udc80" <= char <= "\udcff"
 
 
 def _number(found: re.Match[str]) -> str:
-    """`\\x1b` of ASCII, `\\xff` of a byte that is no text, `\\u0085` of any other character."""
+    """`\\x1b` for ASCII, `\\xff` for a byte that is no text, `\\u0085` for any other character."""
     code = ord(found[0])
     if code < 0x80 or _is_byte(found[0]):
         return f"\\x{code & 0xFF:02x}"

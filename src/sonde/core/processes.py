@@ -1,10 +1,10 @@
 """Signals to processes that were found by their number.
 
-The kernel gives a number again after its process has ended. So a number from a list or a file may belong to another
-user's process when the signal is sent. The functions here hold the process by a pidfd, look at it again, and only then
-send the signal: to what was looked at, or to nothing.
+The kernel reuses a process id after its process has ended. A number from a list or a file may therefore belong to
+another user's process when the signal is sent. The functions here open a pidfd of the process, check it again, and only
+then send the signal: to the checked process, or to nobody.
 
-Standard library alone: the keeper of a job (power/run_job_keeper.py) uses it, and starts quickly.
+Standard library alone: the job shim (power/jobs/run_job_shim.py) uses this module, and must start quickly.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-_BATCH = 256  # processes that are held at a time; a program may have 1024 descriptors open by default
+_BATCH = 256  # processes with an open pidfd at a time; by default a program may have 1024 descriptors open
 
 
 def stat_fields(pid: int) -> list[str]:
-    """Fields of /proc/PID/stat behind the name, the state first; [] if there is no such process.
+    """Fields of /proc/PID/stat after the name, the state first; [] if there is no such process.
 
     Source: proc_pid_stat(5); the name may hold blanks and brackets.
     """
@@ -30,7 +30,7 @@ def stat_fields(pid: int) -> list[str]:
 
 
 def began(pid: int) -> int:
-    """When a process began, in ticks since the machine's start: no other process has both this and the number.
+    """The start time of a process, in ticks since the machine's start: pid and start time together are unique.
 
     0: there is no such process, or it has ended and nobody has waited for it.
     """
@@ -39,32 +39,32 @@ def began(pid: int) -> int:
 
 
 def signal_found(pids: Iterable[int], number: int, find: Callable[[], Collection[int]]) -> None:
-    """Sends a signal to those of `pids` that find() still names once the processes are held.
+    """Send a signal to those of `pids` that find() still names once their pidfds are open.
 
-    A process keeps its number while it lives. So one that takes the signal, and whose number find() named while it was
-    held, is the one that find() saw. Where no pidfd can be had (before Linux 5.3) it may end after it was looked at,
-    and another may get its number.
+    A process keeps its number while it lives. If find() names a number while its pidfd is open, the process that gets
+    the signal is the one that find() saw. Without pidfds (before Linux 5.3) a process may end after the check, and
+    another may get its number.
     """
     wanted = list(dict.fromkeys(pids))
     for start in range(0, len(wanted), _BATCH):
-        held: dict[int, int] = {}
+        descriptors: dict[int, int] = {}
         try:
             for pid in wanted[start : start + _BATCH]:
                 with suppress(ProcessLookupError):
-                    held[pid] = _pidfd(pid)
-            found = set(find()) if held else set()
-            for pid, descriptor in held.items():
+                    descriptors[pid] = _pidfd(pid)
+            found = set(find()) if descriptors else set()
+            for pid, descriptor in descriptors.items():
                 if pid in found:
-                    with suppress(OSError):  # it has ended, or it is another user's
+                    with suppress(OSError):  # it has ended, or belongs to another user
                         _send(pid, descriptor, number)
         finally:
-            for descriptor in held.values():
+            for descriptor in descriptors.values():
                 if descriptor >= 0:
                     os.close(descriptor)
 
 
 def signal_one(pid: int, number: int, is_it: Callable[[], bool]) -> None:
-    """Sends a signal to a process if is_it() says so once it is held.
+    """Send a signal to a process if is_it() is True once its pidfd is open.
 
     Example
     -------
@@ -75,7 +75,7 @@ def signal_one(pid: int, number: int, is_it: Callable[[], bool]) -> None:
 
 
 def _pidfd(pid: int) -> int:
-    """A descriptor of a process; -1 where none can be had. ProcessLookupError  there is no such process."""
+    """A descriptor of a process; -1 if the system has none. ProcessLookupError  there is no such process."""
     try:
         return os.pidfd_open(pid)
     except ProcessLookupError:

@@ -1,7 +1,7 @@
-"""The machine as found, and what a dataset's root attributes say of how it came about.
+"""A description of the machine, and a dataset's root attributes about its origin.
 
-Only what explains a measurement: no environment, no MAC address, no serial number, no user. What cannot be
-read is "unknown", never a guess. Everything comes from files under `root`, so a test can hand over a made-up
+It records only what explains a measurement: no environment, no MAC address, no serial number, no user. A value that
+cannot be read is "unknown", never a guess. Everything comes from files under `root`, so a test can use an invented
 machine.
 """
 
@@ -33,12 +33,12 @@ UNKNOWN = "unknown"
 Value = str | int | float
 ROOT = Path("/")
 
-# A scheduler's own name for the job, the first that is set.
+# A scheduler's name for the job; the first one that is set counts.
 _JOB_VARIABLES = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "OAR_JOB_ID", "FLUX_JOB_ID")
 
 
 def machine(root: Path = ROOT, mpi: Mpi | None = None) -> dict[str, Value]:
-    """What this machine is, as flat names and values that fit NetCDF attributes and JSON.
+    """The description of this machine, as flat names and values that fit NetCDF attributes and JSON.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def machine(root: Path = ROOT, mpi: Mpi | None = None) -> dict[str, Value]:
     turbo · clock_source · kernel, distribution, virtualised ("none", "kvm", "kvm, docker", …) ·
     memory_bytes · load_average (1 min) · transparent_hugepages, aslr, numa_balancing, mitigations · bios ·
     network, infiniband (a device each, "; " between) · mpi, mpi_version · sonde_commit.
-    "unknown" for whatever cannot be read.
+    "unknown" for every value that cannot be read.
     """
     found: dict[str, Value] = {
         "hostname": socket.gethostname() if root == ROOT else _text(root / "proc/sys/kernel/hostname"),
@@ -84,10 +84,9 @@ def attrs(
     env: Mapping[str, str] = os.environ,
     now: datetime | None = None,
 ) -> dict[str, Value]:
-    """A dataset's root attributes that do not depend on the room: how it was made, and `machine`.
+    """A dataset's root attributes that are the same for all rooms: how it was made, and `machine`.
 
-    `command` is argv and comes out quoted for a shell; `hostlist` is compressed ("n[1-4]"); `now` has a time
-    zone.
+    `command` is argv and comes out quoted for a shell; `hostlist` is compressed ("n[1-4]"); `now` has a time zone.
     """
     return {
         "sonde_version": sonde.__version__,
@@ -101,12 +100,12 @@ def attrs(
 
 
 def commit() -> str:
-    """`git describe` of the checkout that runs, "-dirty" when changed; "unknown" when installed."""
+    """`git describe` of the running checkout, "-dirty" when changed; "unknown" when installed."""
     top = Path(sonde.__file__).resolve().parents[2]
     if not (top / ".git").exists() or shutil.which("git") is None:
         return UNKNOWN
-    told = _run("git", "-C", str(top), "describe", "--always", "--dirty", "--tags")
-    return told or UNKNOWN
+    version = _run("git", "-C", str(top), "describe", "--always", "--dirty", "--tags")
+    return version or UNKNOWN
 
 
 # processor
@@ -147,13 +146,13 @@ def _cpuinfo(root: Path) -> dict[str, str]:
 
 
 def _arm_name(info: Mapping[str, str]) -> str:
-    """Arm's kernel names no model, only who designed the core and its number."""
+    """The name of an Arm core: the kernel gives no model name, only the designer and the number of the core."""
     implementer, part = info.get("CPU implementer"), info.get("CPU part")
     return f"Arm implementer {implementer} part {part}" if implementer and part else ""
 
 
 def _turbo(cpu: Path) -> str:
-    """Whether clocks may go above the nominal one: "on", "off"."""
+    """Whether clocks may exceed the nominal one: "on", "off"."""
     for file, on in (("intel_pstate/no_turbo", "0"), ("cpufreq/boost", "1")):
         value = _text(cpu / file, "")
         if value:
@@ -197,10 +196,10 @@ def _load_average(root: Path) -> Value:
 
 
 def virtualised(root: Path = ROOT) -> str:
-    """ "none", or by what: a hypervisor ("kvm"), a container ("docker"), or both ("kvm, docker").
+    """ "none", or the kind of virtualisation: a hypervisor ("kvm"), a container ("docker"), or both ("kvm, docker").
 
-    systemd-detect-virt answers where it is installed; else the processor's own flag and the firmware's maker
-    do, and a hypervisor that hides from both is "unknown".
+    systemd-detect-virt answers where it is installed; otherwise the processor's own flag and the firmware's maker do. A
+    hypervisor that hides from both is "unknown".
     """
     if root == ROOT and shutil.which("systemd-detect-virt"):
         kinds = [_run("systemd-detect-virt", option) for option in ("--vm", "--container")]
@@ -209,7 +208,9 @@ def virtualised(root: Path = ROOT) -> str:
     vendor = _text(root / "sys/class/dmi/id/sys_vendor", "")
     flags = _cpuinfo(root).get("flags", "").split()
     named = next((name for maker, name in _HYPERVISORS.items() if maker in vendor), "")
-    if flags:  # x86: the processor tells; the maker alone does not, for clouds have bare machines too
+    if (
+        flags
+    ):  # x86: the processor flag decides; the maker alone does not, because clouds have bare machines too
         machine_kind = (named or "a hypervisor") if "hypervisor" in flags else ""
     else:
         machine_kind = named or UNKNOWN
@@ -300,14 +301,14 @@ def _text(path: Path, missing: str = UNKNOWN) -> str:
 
 
 def _each(values: Iterable[str], between: str) -> str:
-    """Every different value once, in order; "unknown" when there is none."""
+    """All different values in order; "unknown" if there are none."""
     return between.join(dict.fromkeys(filter(None, values))) or UNKNOWN
 
 
 def _run(*command: str) -> str:
-    """The first line a command prints, whatever its exit status; "" when it does not run."""
+    """The first line that a command prints, whatever its exit status; "" if it does not run."""
     try:
-        told = subprocess.run(
+        ran = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -318,4 +319,4 @@ def _run(*command: str) -> str:
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return told.stdout.strip().partition("\n")[0]
+    return ran.stdout.strip().partition("\n")[0]

@@ -1,6 +1,6 @@
-"""What a room is to all that stands above the rooms, and the list of rooms.
+"""The interface of a room to the modules above the rooms, and the list of rooms.
 
-To add a room: its folder `src/sonde/<room>/` with a `room.py` whose ROOM is a Room, and its name in NAMES.
+To add a room: create its folder `src/sonde/<room>/` with a `room.py` whose ROOM is a Room, and add its name to NAMES.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ NAMES = ("net", "noise", "io", "store", "bus", "power")
 
 
 class Room(ABC):
-    """One question that Sonde answers, and where its parts are found. Its commands are `group` of its `cli.py`.
+    """One question that Sonde answers, and the places of its parts. Its commands are `group` of its `cli.py`.
 
-    A room's module loads nothing but this one: whatever takes longer is imported where it is asked for.
+    A room's module imports only this module; slow imports happen inside the methods.
 
-    name: of its folder, its commands, its datasets' schema. title: of its part of a report. help: its line in
-    `sonde --help`. version: the newest schema of its datasets that this Sonde reads.
+    name: the name of its folder, its commands and its datasets' schema. title: of its part of a report. help: its line
+    in `sonde --help`. version: the newest schema of its datasets that this Sonde reads.
 
-    For `sonde doctor`, names of checks: any_of: one of them must be good, such as one MPI. all_of: each must. asks:
-    those whose missing parts are shown beside the room.
+    For `sonde doctor`, names of checks: any_of: at least one must be good, such as one MPI. all_of: all must be good.
+    asks: checks whose missing parts are shown next to the room.
 
     silent: root attributes that describe the run and not the machine, and that the room's section of a report explains.
     differing: root attributes that differ between two runs of one kind on one machine.
@@ -51,7 +51,7 @@ class Room(ABC):
 
     @abstractmethod
     def schema(self) -> RoomSchema:
-        """How its datasets are laid out, sealed, analysed and validated."""
+        """The layout of its datasets, and their sealing, analysis and validation."""
 
     @abstractmethod
     def section(self, tree: xr.DataTree, dataset: str) -> Section:
@@ -77,5 +77,5 @@ def rooms() -> list[Room]:
 
 
 def find_room(name: str) -> Room | None:
-    """A room by a word of a stranger; None where this Sonde has no such room."""
+    """A room by an unchecked name; None if this Sonde has no such room."""
     return room(name) if name in NAMES else None

@@ -1,6 +1,6 @@
-"""Stopping rules: what there are, and what one would have said of a recorded series.
+"""Stopping rules: a list of them, and the decision of one on a recorded series.
 
-The rules are C++ (native/core/rules), one object for live and replay; this is their Python face.
+The rules are C++ (native/core/rules), the same objects for live runs and replays; this is their Python interface.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Rule:
 
 @cache
 def rules() -> tuple[Rule, ...]:
-    """Every rule there is, in the order help shows them."""
+    """All rules, in the order of the help."""
     return tuple(
         Rule(name, text, source, tuple(Option(*option) for option in options))
         for name, text, source, options in _core.rule_list()
@@ -55,7 +55,7 @@ def rules() -> tuple[Rule, ...]:
 
 
 def rule_with(precision: float | None, rule: str | None, default: str, room: str) -> str:
-    """The rule asked for by --rule, or by --precision, which is short for ci; neither: the default.
+    """The rule from --rule, or from --precision, which is short for ci; without both: the default.
 
     Raises
     ------
@@ -74,11 +74,11 @@ def rule_with(precision: float | None, rule: str | None, default: str, room: str
 
 @dataclass(frozen=True)
 class Replay:
-    """What a rule said of a series.
+    """The decision of a rule on a series.
 
-    decision : one of DECISIONS; "proceed" when the series ended first. n : samples the decision rests on.
-    skipped : of those, left out as warm-up. estimate, low, high : median of what was kept and its interval, s;
-    NaN where there is none. why : in the rule's own words.
+    decision : one of DECISIONS; "proceed" if the series ended first. n : samples that the decision rests on.
+    skipped : those among them that were left out as warm-up. estimate, low, high : median of the remaining samples and
+    its interval, s; NaN if there is no estimate. why : the rule's explanation.
     """
 
     decision: str
@@ -107,9 +107,9 @@ def replay(
     Parameters
     ----------
     series : (n,) s, in order of measurement; NaN are left out of the estimate
-    epoch : (n,) int, burst of each sample, negative where there is none; None: cut into bursts of `burst`
+    epoch : (n,) int, burst of each sample, negative for no burst; None: cut into bursts of `burst`
     spec : the rule: "ci:1%", "fixed:1000"
-    cap, least : samples at most, and before which it does not stop
+    cap, least : largest number of samples, and the number before which the rule does not stop
     level : of the interval
 
     Raises

@@ -1,17 +1,17 @@
-"""From block files to a dataset, streaming. `recover` is the same on what a kill -9 left.
+"""From block files to a dataset, streaming. `recover` does the same with the remains of a kill -9.
 
-A run works in a folder: `start_run` makes it, probes fill it, `end_run` notes how it ended, `seal` turns it
-into datasets and removes it. Whatever dies in between, the folder or the dataset is there, and whole:
+A run works in a folder: `start_run` makes it, probes fill it, `end_run` records how it ended, `seal` turns it into
+datasets and removes it. Whenever a process dies in between, the folder or the dataset exists, and is whole:
 
-- datasets are built beside their place as `NAME.….part`, fsynced, and renamed only when all of them are finished;
-- the folder is removed only after that, and from the moment its removal begins it names the datasets, so that
-  a half-removed folder is never sealed over them;
+- datasets are built next to their place as `NAME.….part`, fsynced, and renamed only when all of them are finished;
+- the folder is removed only after that; from the beginning of its removal it names the datasets, so that a half-removed
+  folder never overwrites them;
 - one process at a time holds the folder (`hold`); the kernel frees it when that process dies;
-- files in the folder are reached as `owned_files` does, and only names that Sonde makes are removed: who recovers a
-  folder need not be who made it.
+- files in the folder are reached as in `owned_files`, and only names that Sonde creates are removed: the user who
+  recovers a folder need not be the one who made it.
 
-What a run records may fill the disk. `start_run` therefore keeps room for the note of how it ended, in the file that
-`end_run` writes and renames: a run that ended in order is never taken for one that was killed.
+The records of a run may fill the disk. Therefore `start_run` reserves room for the final run.json, in the file that
+`end_run` writes and renames: a run that ended properly is never mistaken for a killed one.
 """
 
 from __future__ import annotations
@@ -55,41 +55,41 @@ RUN_FILE = "run.json"
 _PART_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _LOCK_FILE = ".lock"
 _SEALED_FILE = "sealed.json"
-_OWNER_ONLY = 0o700  # of a run's folder: command lines and paths stand in it
-_END_BYTES = 16 << 10  # kept on the disk for what `end_run` adds to run.json
-_CACHE_BYTES = 48 << 20  # for the chunks of all variables of a group that is being written
+_OWNER_ONLY = 0o700  # mode of a run's folder, which contains command lines and paths
+_END_BYTES = 16 << 10  # reserved on the disk for the additions of `end_run` to run.json
+_CACHE_BYTES = 48 << 20  # for the chunks of all variables of the group that is written
 _READ_CACHE_BYTES = 8 << 20  # for each variable that analyse reads
-_FINISH_S = 0.5  # at least, for what follows an analysis: writing /summary, and reading it for the result
+_FINISH_S = 0.5  # minimum for the steps after an analysis: writing /summary, and reading it for the result
 
 
-# All names that Sonde makes in a run's folder. Everything else was put there by a user, and is not removed.
+# All names that Sonde creates in a run's folder. All other files belong to a user, and are not removed.
 _FILES = re.compile(
-    # every room
+    # files of every room
     r"run\.json|sealed\.json|\.lock|log|\.seen-by-rank-0|remains-.+|.+\.blk"
-    # io: the tracer and the watcher; servers; a study's runs
+    # io: the tracer and the watcher; servers; runs of a study
     r"|table|.+\.(tail|functions|shared|refused)|watch\.spec|servers\.json"
     r"|results\.json|out|err|hints|trace\.nc|[a-z]+-[0-9]{5}\.part"
-    # in the making, as earlier versions called them
+    # unfinished files, as earlier versions named them
     r"|(run|sealed)\.json\.part|\.servers\.json\.part|trace\.nc\.part",
     re.DOTALL,
 )
 # Folders of a store's servers in a run's folder.
 _SERVER = re.compile(r"objects|keys|tables|db")
 _SERVER_FILES = re.compile(
-    # the stores' own; posix: `<space>+<key>`, and what a name's first pieces are called; lmdb, SQLite, RocksDB
+    # files of the stores; posix: `<space>+<key>`, and folders of a name's first pieces; lmdb, SQLite, RocksDB
     r"sonde-store|LOCK|[A-Za-z0-9._%-]*\+[A-Za-z0-9._%+-]*"
     r"|(data|lock)\.mdb|rows\.db(-wal|-shm|-journal)?"
     r"|[0-9]+\.(sst|log|blob|ldb|dbtmp)|CURRENT|IDENTITY|LOG(\.old\.[0-9]+)?|(MANIFEST|OPTIONS)-[0-9]+(\.dbtmp)?"
 )
 _SERVER_PIECE = re.compile(
     r"[A-Za-z0-9._%+-]+"
-)  # of a long name, below a folder of its first pieces: `<piece>~`
+)  # for a long name, below a folder of its first pieces: `<piece>~`
 _POSIX = re.compile(r"[0-9a-f]{2}|[A-Za-z0-9._%+-]+~")
 
 
 @dataclass
 class Run:
-    """What run.json says about a run."""
+    """The content of run.json."""
 
     room: str
     schema: str
@@ -102,12 +102,12 @@ class Run:
 def dataset_name(room: str, cluster: str, when: datetime | None = None) -> str:
     """A name for a new dataset: "net-alpha-20261120T214757Z-3f9a.nc".
 
-    cluster: letters, digits, `_` and `.` are kept, runs of anything else become `_`; "" becomes "local".
-    when: an aware time; now by default. The four hex digits are random.
+    cluster: letters, digits, `_` and `.` stay, runs of anything else become `_`; "" becomes "local".
+    when: a time with a time zone; now by default. The four hex digits are random.
     """
-    word = re.sub(r"[^A-Za-z0-9_.]+", "_", cluster).strip("_.") or "local"
+    label = re.sub(r"[^A-Za-z0-9_.]+", "_", cluster).strip("_.") or "local"
     stamp = (when or datetime.now(UTC)).astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
-    return f"{room}-{word}-{stamp}-{secrets.token_hex(2)}.nc"
+    return f"{room}-{label}-{stamp}-{secrets.token_hex(2)}.nc"
 
 
 def run_folder(dataset: str | PathLike[str]) -> Path:
@@ -125,15 +125,15 @@ def start_run(
     env: Mapping[str, Any] | None = None,
     warnings: Iterable[Warning] = (),
 ) -> None:
-    """Makes a run's folder with its run.json and room for how it ends, before anything is measured.
+    """Make a run's folder with its run.json and room for its final version, before anything is measured.
 
-    run_dir: must not exist. schema: "net/1". attrs: root attributes of the dataset. plan: what the room's
-    schema needs to make sense of the records. env: attributes of /env. warnings: those known already.
+    run_dir: must not exist. schema: "net/1". attrs: root attributes of the dataset. plan: the information that the
+    room's schema needs to read the records. env: attributes of /env. warnings: those known already.
 
     Raises
     ------
-    EnvironmentFailure  core.cannot_write (the folder exists, or its parent does not), core.disk_full; no folder
-    is left that was not there.
+    EnvironmentFailure  core.cannot_write (the folder exists, or its parent does not), core.disk_full; a new folder is
+    removed.
     """
     folder = Path(run_dir)
     try:
@@ -141,7 +141,7 @@ def start_run(
     except FileExistsError:
         raise EnvironmentFailure(
             "core.cannot_write",
-            f"{folder} is there already: another run works in it, or was killed in it",
+            f"{folder} exists already: another run works in it, or was killed in it",
             f"{typed('sonde', 'data', 'recover', folder)}, or choose another name with --output",
         ) from None
     except OSError as error:
@@ -149,7 +149,7 @@ def start_run(
     with _opened(folder) as files:
         try:
             _write_run(files, Run(room, schema, dict(attrs), dict(plan), dict(env or {}), list(warnings)))
-            _keep_room(files)
+            _reserve_room(files)
         except EnvironmentFailure:
             with contextlib.suppress(OSError):
                 _clear(files)
@@ -158,10 +158,10 @@ def start_run(
 
 
 def end_run(run_dir: str | PathLike[str], attrs: Mapping[str, Any], warnings: Iterable[Warning] = ()) -> None:
-    """Notes how a run ended: adds root attributes (`stop_reason` at least) and warnings to its run.json.
+    """Record how a run ended: add root attributes (`stop_reason` at least) and warnings to its run.json.
 
-    The first note needs no room on the disk but what `start_run` kept, unless it is longer than that. A run.json
-    without `stop_reason` is what a killed run leaves.
+    The first record needs only the disk space that `start_run` reserved, unless it is longer than that. A run.json
+    without `stop_reason` is the sign of a killed run.
 
     Raises
     ------
@@ -172,27 +172,27 @@ def end_run(run_dir: str | PathLike[str], attrs: Mapping[str, Any], warnings: It
         run = _read_run(files)
         run.attrs |= attrs
         run.warnings += warnings
-        files.refuse_unless_own("note how the run ended", _copied(files.path))
+        files.refuse_unless_own("record how the run ended", _copied(files.path))
         _write_run(files, run)
 
 
 def read_run(run_dir: str | PathLike[str]) -> Run:
-    """What a run's folder says about the run.
+    """The content of a run's run.json.
 
     Raises
     ------
     DataError  core.not_a_run: there is no run.json, or it is not one of Sonde's.
-    EnvironmentFailure  core.unsafe_file: it is a link, or not the folder owner's own.
+    EnvironmentFailure  core.unsafe_file: it is a link, or does not belong to the folder's owner.
     """
     with _opened(Path(run_dir)) as files:
         return _read_run(files)
 
 
-_NO_RUN = "give the folder a run worked in; it is named like its dataset, but ends in .run"
+_NO_RUN = "give the folder of a run; it has the name of its dataset, but ends in .run"
 
 
 def _opened(folder: Path) -> Folder:
-    """DataError  core.not_a_run: there is no such folder, or it cannot be looked into."""
+    """DataError  core.not_a_run: there is no such folder, or it cannot be read."""
     try:
         return Folder(folder)
     except OSError as error:
@@ -202,7 +202,7 @@ def _opened(folder: Path) -> Folder:
 
 
 def _copied(folder: Path) -> str:
-    """The command for a folder of another user. It copies links as links, so that none is followed."""
+    """The command to copy and recover a folder of another user. It copies links as links, so that none is followed."""
     own = f"own-{folder.name}"
     return f"{typed('cp', '-r', folder, own)}; {typed('sonde', 'data', 'recover', own)}"
 
@@ -210,7 +210,7 @@ def _copied(folder: Path) -> str:
 def _read_run(files: Folder) -> Run:
     path, hint = files.path / RUN_FILE, _NO_RUN
     try:
-        said = json.loads(files.read(RUN_FILE).decode("utf-8"))
+        stored = json.loads(files.read(RUN_FILE).decode("utf-8"))
     except OSError as error:
         raise DataError(
             "core.not_a_run",
@@ -219,9 +219,9 @@ def _read_run(files: Folder) -> Run:
         ) from None
     except (ValueError, RecursionError) as error:
         raise DataError("core.not_a_run", f"{path} is damaged: {error}", hint) from None
-    match said:
+    match stored:
         case {"room": str(room), "schema": str(schema), "attrs": dict(attrs), "plan": dict(plan)}:
-            listed, env = said.get("warnings"), said.get("env")
+            listed, env = stored.get("warnings"), stored.get("env")
             known = [
                 Warning(str(w["code"]), str(w.get("evidence", "")), str(w.get("hint", "")))
                 for w in (listed if isinstance(listed, list) else ())
@@ -232,7 +232,7 @@ def _read_run(files: Folder) -> Run:
 
 
 def _write_run(files: Folder, run: Run) -> None:
-    said = {
+    content = {
         "room": run.room,
         "schema": run.schema,
         "attrs": run.attrs,
@@ -240,16 +240,16 @@ def _write_run(files: Folder, run: Run) -> None:
         "env": run.env,
         "warnings": [warning.as_json() for warning in run.warnings],
     }
-    _write_json(files, RUN_FILE, said, "choose another folder with --output")
+    _write_json(files, RUN_FILE, content, "choose another folder with --output")
 
 
 def _part(name: str) -> str:
-    """The file that becomes `name`, and has room for it: it is looked for later, so its name is known."""
+    """The file that becomes `name`, and reserves its room. It has a known name, because it is searched later."""
     return f"{name}.part"
 
 
-def _keep_room(files: Folder) -> None:
-    """Takes the blocks that the last run.json will need, as the file that becomes it."""
+def _reserve_room(files: Folder) -> None:
+    """Reserve the blocks for the final run.json, in the file that becomes it."""
     path = files.path / RUN_FILE
     try:
         with os.fdopen(files.make(_part(RUN_FILE)), "wb") as file:
@@ -257,20 +257,20 @@ def _keep_room(files: Folder) -> None:
             os.posix_fallocate(file.fileno(), 0, length + _END_BYTES)
             os.fsync(file.fileno())
     except OSError as error:
-        # A file system that cannot promise blocks: the end is then noted if there is room.
+        # Some file systems cannot reserve blocks: then the end is recorded if there is room.
         if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS):
             raise cannot_write(path, error, "choose another folder with --output") from None
 
 
-def _write_json(files: Folder, name: str, said: Any, hint: str) -> None:
-    """Replaces a small file in one step: whoever reads it sees the old or the new one."""
-    text = json.dumps(said, indent=1, default=plain).encode()
+def _write_json(files: Folder, name: str, content: Any, hint: str) -> None:
+    """Replace a small file in one step: readers see the old or the new one."""
+    text = json.dumps(content, indent=1, default=plain).encode()
     part, descriptor = "", -1
     try:
-        # Not emptied first: blocks that `_keep_room` took are written to, on a disk that has no others.
+        # The file is not emptied first, so that its reserved blocks are used: a full disk has no others.
         with contextlib.suppress(
             FileNotFoundError, EnvironmentFailure
-        ):  # a link there, say: then by another name
+        ):  # such as a link at this name: then under another name
             part, descriptor = _part(name), files.change(_part(name))
         if descriptor < 0:
             part, descriptor = files.make_part(name)
@@ -290,8 +290,9 @@ def _write_json(files: Folder, name: str, said: Any, hint: str) -> None:
 
 @dataclass
 class Hold:
-    """The right to work in a run's folder. `writable` is False where the folder can only be read, as one of another
-    user's is. files: the folder itself, whatever becomes of its path."""
+    """The right to work in a run's folder. `writable` is False if the folder can only be read, such as one of another
+    user. files: the folder itself, even if its path changes.
+    """
 
     folder: Path
     writable: bool
@@ -300,20 +301,20 @@ class Hold:
 
 @contextlib.contextmanager
 def hold(run_dir: str | PathLike[str]) -> Iterator[Hold]:
-    """Keeps others from sealing a run's folder while it is being filled or sealed.
+    """Keep other processes from sealing a run's folder while it is filled or sealed.
 
-    The kernel frees the folder when the process that holds it dies. A folder that cannot be written, or is another
-    user's, needs no hold and gets none; nor does one on a file system without locks.
+    The kernel frees the folder when the holding process dies. A folder that cannot be written, or that belongs to
+    another user, needs no lock and gets none; nor does one on a file system without locks.
 
     Raises
     ------
-    EnvironmentFailure  core.busy: another process holds it; core.unsafe_folder: everybody may write in it;
-    core.unsafe_file: its lock or run.json is a link, say. DataError  core.not_a_run.
+    EnvironmentFailure  core.busy: another process holds it; core.unsafe_folder: everybody can write in it;
+    core.unsafe_file: for example, its lock or run.json is a link. DataError  core.not_a_run.
     """
     folder = Path(run_dir)
     with _opened(folder) as files:
         if files.facts(_SEALED_FILE) is None:
-            _read_run(files)  # before a lock file is left in somebody's folder
+            _read_run(files)  # before it leaves a lock file in somebody's folder
         if not files.is_own:
             yield Hold(folder, False, files)
             return
@@ -321,7 +322,7 @@ def hold(run_dir: str | PathLike[str]) -> Iterator[Hold]:
         try:
             lock = files.change_or_make(_LOCK_FILE, 0o644)
         except OSError as error:
-            # ENOSPC: no room even for an empty file; what is to be read is there all the same.
+            # ENOSPC: no room even for an empty file; reading is possible all the same.
             if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT):
                 raise cannot_write(folder, error, "check the folder's permissions") from None
             yield Hold(folder, error.errno in (errno.ENOSPC, errno.EDQUOT), files)
@@ -338,8 +339,8 @@ def _locked(folder: Path, lock: int) -> Iterator[None]:
         except BlockingIOError:
             raise EnvironmentFailure(
                 "core.busy",
-                f"{folder} is in use: its run goes on, or another command saves it",
-                "wait until that has ended",
+                f"{folder} is in use: its run is still active, or another command saves it",
+                "wait until it ends",
             ) from None
         except OSError as error:
             if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
@@ -348,7 +349,7 @@ def _locked(folder: Path, lock: int) -> Iterator[None]:
             raise DataError(
                 "core.not_a_run",
                 f"{folder} was saved and removed just now by another command",
-                "see beside it",
+                "look in the folder that contains it",
             )
         yield
     finally:
@@ -368,25 +369,25 @@ def seal(
     progress: Callable[[int, int], None] | None = None,
     deadline: Deadline | None = None,
 ) -> list[SealedFile]:
-    """Turns a run's folder into its datasets, in bounded memory, and removes the folder.
+    """Turn a run's folder into its datasets, in bounded memory, and remove the folder.
 
-    A run that did not note its `stop_reason` was killed: its datasets get "killed", `complete` 0 and a
-    warning. Damaged block files cost what is damaged; that, too, is a warning in the dataset. When `analyse`
-    fails, /raw is saved all the same.
+    A run that did not record its `stop_reason` was killed: its datasets get "killed", `complete` 0 and a warning.
+    Damaged block files lose only the damaged part, with a warning in the dataset. If `analyse` fails, /raw is saved all
+    the same.
 
     Parameters
     ----------
     run_dir : the folder
-    out : the dataset's path; or a folder, where the dataset is named like the run. Of several parts, each is
-        named <stem>-<part>.nc. A file that is there is replaced.
+    out : the dataset's path; or a folder, where the dataset gets the name of the run. Each of several parts is named
+    <stem>-<part>.nc. An existing file is replaced.
     schema : the room's
     attrs, warnings : as for `end_run`, which is called with them first
-    analyse : compute /summary; without it the dataset holds /raw alone, and a warning that says so
+    analyse : compute /summary; without it the dataset holds only /raw, and a warning about this
     keep : leave the folder
-    held : what `hold` gave, when the caller holds the folder; else it is held here
+    held : the result of `hold`, if the caller holds the folder; otherwise it is held here
     progress : called with (files placed, files to place)
-    deadline : when all of it should be over, as a --budget asks; None: never. What an analysis leaves out for it
-        is a warning in the dataset
+    deadline : the end of the command's --budget; None: never. Parts that an analysis leaves out are reported by a
+    warning in the dataset
 
     Returns
     -------
@@ -395,7 +396,7 @@ def seal(
     Raises
     ------
     EnvironmentFailure  core.disk_full, core.cannot_write, core.busy, core.unsafe_file, core.unsafe_folder; the folder
-    is as it was.
+    is unchanged.
     DataError  core.not_a_run, core.wrong_schema, core.no_records (nothing was ever recorded).
     """
     folder = Path(run_dir)
@@ -406,7 +407,7 @@ def seal(
             return done
         noted = dict(attrs or {}), list(warnings)
         if any(noted):
-            # A full disk must not keep what can be kept elsewhere; seal knows what it was told anyway.
+            # A full disk must not prevent saving elsewhere; seal has the attributes as arguments anyway.
             with contextlib.suppress(EnvironmentFailure):
                 end_run(folder, *noted)
         run = _read_run(hold_.files)
@@ -416,13 +417,13 @@ def seal(
             raise DataError(
                 "core.wrong_schema",
                 f"{folder} was recorded as {run.schema}; this Sonde writes {schema.room}/{schema.version}",
-                "save it with the Sonde that recorded it",
+                "save it with the version of Sonde that recorded it",
             )
         if (close := getattr(schema, "close", None)) is not None:
             with fitting(folder):
-                gained, said = close(folder, "stop_reason" in run.attrs)
+                gained, reported = close(folder, "stop_reason" in run.attrs)
             run.plan |= gained
-            run.warnings += said
+            run.warnings += reported
         sealed, parts = [], []
         try:
             files, unread = _block_files(hold_.files)
@@ -444,30 +445,30 @@ def seal(
 
 
 class _Pace:
-    """How the time until a deadline is shared: by parts of a run, and by what of each comes after its analysis."""
+    """Shares the time until a deadline between the parts of a run, and between each analysis and the steps after it."""
 
     def __init__(self, deadline: Deadline) -> None:
-        self.deadline = replace(deadline, left_out=[])  # of this dataset alone
+        self.deadline = replace(deadline, left_out=[])  # for this dataset only
         self._began = deadline.clock()
 
     def part(self, number: int, parts: int) -> _Pace:
-        """The deadline of one dataset, as its analysis begins."""
+        """The deadline of one dataset, at the beginning of its analysis."""
         return _Pace(self.deadline.part(1 / (parts - number)))
 
     def placed(self) -> Deadline:
-        """When the analysis must end, now that /raw is written: what follows it takes about as long again."""
+        """The end of the analysis, now that /raw is written: the steps after it take about as long again."""
         return self.deadline.earlier(max(_FINISH_S, self.deadline.clock() - self._began))
 
 
 def _cut_short(room: str, left: LeftOut) -> Warning:
-    """The warning of an analysis that was ended by --budget."""
+    """The warning about an analysis that --budget ended."""
     return Warning(
         f"{room}.analysis_cut_short", f"--budget was over: {left.text()}", "give a longer --budget"
     )
 
 
 _NOT_ANALYSED = Warning(
-    "core.not_analysed", "/summary was not computed, as was asked for", "analyse /raw with sonde.open(FILE)"
+    "core.not_analysed", "/summary was not computed, as requested", "analyse /raw with sonde.open(FILE)"
 )
 
 
@@ -478,7 +479,7 @@ def _scaled(
 
 
 def _block_files(run: Folder) -> tuple[list[BlockFile], list[Warning]]:
-    """The folder's block files that can be read, and what is to say about the others."""
+    """The folder's readable block files, and warnings about the others."""
     files, unread, folder = [], [], run.path
     for name in run.names():
         if not name.endswith(".blk"):
@@ -488,7 +489,7 @@ def _block_files(run: Folder) -> tuple[list[BlockFile], list[Warning]]:
         except DataError as error:
             unread.append(Warning("core.unreadable_block_file", error.what, error.hint))
     if not files:
-        why = "; ".join(warning.evidence for warning in unread) or "it holds no block file"
+        why = "; ".join(warning.evidence for warning in unread) or "it has no block file"
         raise DataError(
             "core.no_records",
             f"nothing in {folder} can be saved: {why}",
@@ -498,11 +499,11 @@ def _block_files(run: Folder) -> tuple[list[BlockFile], list[Warning]]:
 
 
 def parts_of(folder: Path, run: Run, schema: RoomSchema) -> list[str]:
-    """Names of the datasets that a run's folder becomes, by the word of its plan, which a stranger may have written.
+    """Names of the datasets that a run's folder becomes, from its plan, which a stranger may have written.
 
     Raises
     ------
-    DataError  core.not_a_run: the plan names none, one twice, or one that can be no part of a file's name.
+    DataError  core.not_a_run: the plan names no dataset, one twice, or a name that is unsafe in a file name.
     """
     with fitting(folder):
         names = list(schema.parts(run.plan))
@@ -519,23 +520,23 @@ def parts_of(folder: Path, run: Run, schema: RoomSchema) -> list[str]:
 
 
 def _is_part_name(name: object, whole: bool) -> bool:
-    """Whether a part's name can stand in a file's name. whole: the run becomes one dataset, which needs no name."""
+    """Whether a part's name is safe in a file name. whole: the run becomes one dataset, which needs no name."""
     return isinstance(name, str) and (bool(_PART_NAME.fullmatch(name)) or (whole and not name))
 
 
 def targets(folder: Path, out: Path, parts: Sequence[str]) -> list[tuple[str, Path]]:
-    """The datasets a run's folder becomes: (part, path) each. out: as for `seal`.
+    """The datasets that a run's folder becomes: (part, path) each. out: as for `seal`.
 
     Raises
     ------
-    EnvironmentFailure  core.cannot_write: the folder they go to is not there.
+    EnvironmentFailure  core.cannot_write: their folder does not exist.
     """
     target = out / f"{folder.name.removesuffix('.run')}.nc" if out.is_dir() else out
     if not target.parent.is_dir():
         raise EnvironmentFailure(
             "core.cannot_write",
             f"cannot write {target}: there is no folder {target.parent}",
-            f"make it, or save elsewhere: {typed('sonde', 'data', 'recover', folder, '-o', 'ELSEWHERE')}",
+            f"create it, or save elsewhere: {typed('sonde', 'data', 'recover', folder, '-o', 'ELSEWHERE')}",
         )
     return [(part, target.with_stem(f"{target.stem}-{part}") if len(parts) > 1 else target) for part in parts]
 
@@ -550,24 +551,24 @@ def _seal_part(
     report: Callable[[int], None],
     pace: _Pace | None,
 ) -> SealedFile:
-    """pace: of the analysis; None: without one."""
+    """pace: for the analysis; None: no analysis."""
     stop_reason = str(run.attrs.get("stop_reason", "killed"))
     with fitting(files[0].path.parent):
         layout = schema.layout({**run.plan, "stop_reason": stop_reason}, files, part)
     ended = "stop_reason" in run.attrs
     complete = bool(layout.complete and ended and run.attrs.get("complete", 1))
-    told = [
+    reported = [
         *run.warnings,
         *_folded([*unread, *(w for file in files for w in file.warnings)]),
         *layout.warnings,
     ]
     if not ended:
-        told.append(
+        reported.append(
             Warning(
                 "core.run_was_killed",
-                f"the run ended without a word; {_counted(sum(file.records for file in files), 'record')} in "
+                f"the run did not record its end; {_counted(sum(file.records for file in files), 'record')} in "
                 f"{_counted(len(files), 'file')} were saved",
-                "measure again for what is missing",
+                "measure again for the missing part",
             )
         )
     root = (
@@ -587,16 +588,16 @@ def _seal_part(
                         _assign(places[name], where, values)
             report(done + 1)
     summary, missing = _analysed(draft, root, schema, pace.placed()) if pace else (None, [_NOT_ANALYSED])
-    told += missing
+    reported += missing
     with draft.opened("a") as file:
-        _finish(draft, file, summary, run.env, told)
-    return SealedFile(draft.target, complete, told)
+        _finish(draft, file, summary, run.env, reported)
+    return SealedFile(draft.target, complete, reported)
 
 
 @contextlib.contextmanager
 def fitting(folder: Path) -> Iterator[None]:
-    """What a plan means, its room alone knows: of one that somebody else wrote, or that is damaged, it may find that
-    nothing is where it looks.
+    """Report errors from a plan that does not fit its files. Only the room understands its plan: a plan that somebody
+    else wrote, or that is damaged, may name things that do not exist.
     """
     try:
         yield
@@ -642,12 +643,12 @@ def _analysed(
             raw.attrs = {**{name: _attribute(value) for name, value in root.items()}, **raw.attrs}
             summary = schema.analyse(raw, deadline).load()
             return summary, [_cut_short(schema.room, left) for left in deadline.left_out]
-    except Exception as error:  # whatever it is, what was measured must not be lost to it
+    except Exception as error:  # whatever the error is, it must not cost the measurements
         return None, [
             Warning(
                 "core.analysis_failed",
                 f"/summary could not be computed: {type(error).__name__}: {error}",
-                "the measurements in /raw are whole; a repaired Sonde can analyse them",
+                "the measurements in /raw are complete; a corrected version of Sonde can analyse them",
             )
         ]
     finally:
@@ -659,13 +660,13 @@ def _counted(n: int, what: str) -> str:
 
 
 def _folded(warnings: list[Warning], limit: int = 8) -> list[Warning]:
-    """At most `limit` warnings of one code, and one that counts the others: a thousand ranks may agree."""
-    kept, count = [], dict[str, int]()
+    """At most `limit` warnings of one code, and one that counts the others: a thousand ranks may report the same."""
+    shown, count = [], dict[str, int]()
     for warning in warnings:
         count[warning.code] = count.get(warning.code, 0) + 1
         if count[warning.code] <= limit:
-            kept.append(warning)
-    return kept + [
+            shown.append(warning)
+    return shown + [
         Warning(code, f"and {total - limit} more files with {code}")
         for code, total in count.items()
         if total > limit
@@ -673,9 +674,9 @@ def _folded(warnings: list[Warning], limit: int = 8) -> list[Warning]:
 
 
 def finish(run_dir: str | PathLike[str], held: Hold) -> list[SealedFile] | None:
-    """Removes a folder that was sealed already, whose removal was cut short; returns its datasets.
+    """Remove a folder that was sealed already but not removed completely; return its datasets.
 
-    None, and nothing is done, when the folder is still to be sealed.
+    None, and no change, if the folder is still to be sealed.
 
     Raises
     ------
@@ -696,7 +697,7 @@ def finish(run_dir: str | PathLike[str], held: Hold) -> list[SealedFile] | None:
     if missing:
         raise DataError(
             "core.sealed_already",
-            f"{folder} was saved as {', '.join(missing)}, which is no longer there",
+            f"{folder} was saved as {', '.join(missing)}, which no longer exists",
             f"if the dataset was moved, the folder is of no further use: {typed('rm', '-r', folder)}",
         )
     from sonde.core import dataset
@@ -711,22 +712,22 @@ def finish(run_dir: str | PathLike[str], held: Hold) -> list[SealedFile] | None:
 
 
 def _remove(folder: Path, sealed: list[SealedFile], hold_: Hold) -> None:
-    """Removes a sealed run's folder. One that cannot be removed stays, and says that it is done with.
+    """Remove a sealed run's folder. If this fails, the folder stays, with a record that it was sealed.
 
-    What Sonde did not make stays, and so does the folder then; the first dataset's warnings gain its names.
+    Files that Sonde did not create stay, and so does the folder; the first dataset's warnings then list their names.
     """
     if not hold_.writable:
         return
     try:
-        said = {"datasets": [str(file.path.resolve()) for file in sealed]}
-        _write_json(hold_.files, _SEALED_FILE, said, "")
+        content = {"datasets": [str(file.path.resolve()) for file in sealed]}
+        _write_json(hold_.files, _SEALED_FILE, content, "")
         if left := _clear(hold_.files):
             shown = ", ".join(left[:8]) + (f" and {len(left) - 8} more" if len(left) > 8 else "")
             sealed[0].warnings.append(
                 Warning(
                     FILES_LEFT,
-                    f"{folder} is saved, and still holds what Sonde did not make: {shown}",
-                    f"move it to where it belongs; then {typed('rm', '-r', folder)}",
+                    f"{folder} is saved, but still holds files that Sonde did not create: {shown}",
+                    f"move them elsewhere; then type {typed('rm', '-r', folder)}",
                 )
             )
             return
@@ -740,20 +741,20 @@ FILES_LEFT = "core.files_left"
 
 
 def forget(run_dir: Path) -> None:
-    """Removes the folder of a run that is not to be saved; it stays where it holds what Sonde did not make."""
+    """Remove the folder of a run that is not to be saved; it stays if it holds files that Sonde did not create."""
     with contextlib.suppress(OSError), Folder(run_dir) as files:
         if files.is_own and not _clear(files):
             run_dir.rmdir()
 
 
 def _clear(files: Folder) -> list[str]:
-    """Removes what Sonde makes in a run's folder; returns the names of what else is there."""
+    """Remove the files that Sonde creates in a run's folder; return the names of all others."""
     # The note goes last: while it is there, what is left of the folder is not taken for a run.
     last = (_LOCK_FILE, _SEALED_FILE)
     left = []
     for name in sorted(files.names(), key=lambda name: (name in last, name)):
         if (facts := files.facts(name)) is None or name.startswith(".nfs"):
-            continue  # NFS keeps a file under such a name that is removed while somebody has it open
+            continue  # NFS renames a removed file to such a name while a process has it open
         if not stat.S_ISDIR(facts.st_mode):
             if _FILES.fullmatch(name) or is_part(name):
                 files.remove(name)
@@ -773,7 +774,7 @@ def _clear(files: Folder) -> list[str]:
 
 
 def _clear_server(files: Folder) -> list[str]:
-    """The same in the folder of a store's server, and in those below it."""
+    """The same in the folder of a store's server, and in the folders below it."""
     left = []
     for name in files.names():
         if (facts := files.facts(name)) is None:
@@ -791,7 +792,7 @@ def _clear_server(files: Folder) -> list[str]:
 
 
 def _below(files: Folder, name: str, clear: Callable[[Folder], list[str]]) -> list[str]:
-    """Removes a folder in a folder, if nothing is left in it; what is left."""
+    """Remove a folder in a folder, if it is empty after `clear`; return the names that are left."""
     with files.folder(name) as folder:
         left = [f"{name}/{one}" for one in clear(folder)] if folder.is_own else [f"{name}/"]
     if not left:
@@ -807,16 +808,15 @@ def write_dataset(
     env: Mapping[str, Any] | None = None,
     warnings: Iterable[Warning] = (),
 ) -> Path:
-    """Writes a dataset from arrays (another tool's file, say), in one step: `path` is whole or is not there.
+    """Write a dataset from arrays (such as another tool's file) in one step: `path` is whole or does not exist.
 
-    raw, summary: lazy variables are taken in pieces. attrs: root attributes, `schema` at least;
-    `sonde_version`, `created_utc`, `command`, `hostlist`, `job_id` and `complete` (1) have defaults. env:
-    attributes of /env.
+    raw, summary: lazy variables are read in pieces. attrs: root attributes, `schema` at least; `sonde_version`,
+    `created_utc`, `command`, `hostlist`, `job_id` and `complete` (1) have defaults. env: attributes of /env.
 
     Raises
     ------
     EnvironmentFailure  core.disk_full, core.cannot_write.
-    DataError  core.bad_variable: a type that a dataset does not hold.
+    DataError  core.bad_variable: a type that a dataset cannot hold.
     """
     target = Path(path)
     draft = _Draft(target, None)
@@ -834,11 +834,11 @@ def write_dataset(
 
 
 def add_variables(path: str | PathLike[str], groups: Mapping[str, xr.Dataset]) -> None:
-    """Adds variables to groups of a dataset that is there, in one step: a copy of it takes its place.
+    """Add variables to groups of an existing dataset, in one step: a copy of it takes its place.
 
     Raises
     ------
-    EnvironmentFailure  core.disk_full, core.cannot_write; the dataset is as it was.
+    EnvironmentFailure  core.disk_full, core.cannot_write; the dataset is unchanged.
     DataError  core.bad_variable.
     """
     draft = _Draft(Path(path), None)
@@ -855,7 +855,7 @@ def add_variables(path: str | PathLike[str], groups: Mapping[str, xr.Dataset]) -
 
 
 class _Draft:
-    """A dataset in the making: a new file beside its place, errors told in words, published by renaming."""
+    """An unfinished dataset: a new file next to its place, with readable errors, published by renaming."""
 
     def __init__(self, target: Path, folder: Path | None) -> None:
         self.target = target
@@ -868,7 +868,7 @@ class _Draft:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Around every call that writes: netCDF's errors do not say what failed."""
+        """A context for every call that writes: netCDF's errors do not report what failed."""
         try:
             yield
         except (OSError, RuntimeError) as error:
@@ -876,7 +876,7 @@ class _Draft:
 
     @property
     def new(self) -> NewFile:
-        """The file, made when it is first asked for. HDF5 locks it itself."""
+        """The file, created at the first use. HDF5 locks it itself."""
         if self._new is None:
             with self.writing():
                 self._new = NewFile(self.target, locked=False)
@@ -917,7 +917,7 @@ def cannot_write(
 ) -> EnvironmentFailure:
     """core.disk_full or core.cannot_write, for an error in writing `path`.
 
-    probe: the error is netCDF's, whose number is not to be believed (a full disk may be EACCES)."""
+    probe: the error comes from netCDF, whose number is unreliable (a full disk may be EACCES)."""
     full = (errno.ENOSPC, errno.EDQUOT)
     number = getattr(error, "errno", None)
     if number not in full and probe and _is_full(path.parent):
@@ -930,7 +930,7 @@ def cannot_write(
 
 
 def _is_full(folder: Path, probe_bytes: int = 32 << 20) -> bool:
-    """Whether a full disk or a used-up quota is behind an error. HDF5 does not say: so it is tried out."""
+    """Whether a full disk or a used-up quota caused an error. HDF5 does not report it: so this is tried."""
     full = (errno.ENOSPC, errno.EDQUOT)
     try:
         probe = os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o600)
@@ -938,7 +938,7 @@ def _is_full(folder: Path, probe_bytes: int = 32 << 20) -> bool:
         if failed.errno not in (errno.EOPNOTSUPP, errno.EISDIR):
             return failed.errno in full
         room = os.statvfs(folder)
-        # A file system without blocks, as /proc, has no space that could run out.
+        # A file system without blocks, such as /proc, has no space that can run out.
         return room.f_blocks > 0 and room.f_bavail * room.f_frsize < probe_bytes
     try:
         os.posix_fallocate(probe, 0, probe_bytes)
@@ -961,7 +961,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _attribute(value: Any) -> Any:
-    """A value as an attribute can hold it: text, number, or a list of these; anything else as JSON text."""
+    """A value in a form for an attribute: text, number, or a list of these; anything else as JSON text."""
     value = plain(value)
     if isinstance(value, bool):
         return np.int32(value)
@@ -971,7 +971,7 @@ def _attribute(value: Any) -> Any:
         if abs(value) < 2**31:
             return np.int32(value)
         return np.int64(value) if abs(value) < 2**63 else str(value)
-    if isinstance(value, str):  # a command line may hold bytes that are no text
+    if isinstance(value, str):  # a command line may hold bytes that are not text
         return encodable(value)
     if isinstance(value, float):
         return value
@@ -996,12 +996,12 @@ def _define(draft: _Draft, group: netCDF4.Group, layout: Layout) -> dict[str, An
             array = np.asarray(values)
             kind = "str" if array.dtype.kind in "OUT" else array.dtype.str
             _assign(_create(group, name, (name,), kind, attrs), (slice(0, array.size),), array)
-        made = {
+        created = {
             name: _create(group, name, v.dims, v.dtype, v.attrs, v.fill, v.chunks)
             for name, v in layout.variables.items()
         }
-        _bound_cache(made.values())
-    return made
+        _bound_cache(created.values())
+    return created
 
 
 def _create(
@@ -1032,7 +1032,7 @@ def _create(
 
 
 def _bound_cache(variables: Iterable[netCDF4.Variable[Any]]) -> None:
-    """Shares the cache out by chunk size. By itself netCDF-C takes 64 MiB for each variable."""
+    """Divide the cache by chunk size. By default netCDF-C takes 64 MiB for each variable."""
     sized = []
     for variable in variables:
         lengths = variable.chunking()
@@ -1040,7 +1040,7 @@ def _bound_cache(variables: Iterable[netCDF4.Variable[Any]]) -> None:
             sized.append((variable, math.prod(lengths) * variable.dtype.itemsize))
     total = sum(size for _, size in sized)
     for variable, size in sized:
-        # Never 1.0: HDF5 would then keep chunks at the edge, which are never written whole, past any limit.
+        # Never 1.0: HDF5 would then hold chunks at the edge, which are never written whole, beyond any limit.
         variable.set_var_chunk_cache(min(_CACHE_BYTES * size // total, 16 * size), 1009, 0.75)
 
 
@@ -1081,14 +1081,14 @@ def _write_variable(draft: _Draft, group: netCDF4.Group, name: str, variable: xr
         chunks = None
     dims = tuple(map(str, variable.dims))
     with draft.writing():
-        made = _create(group, name, dims, dtype, variable.attrs, None if text else fill, chunks)
-        _bound_cache([made])
+        created = _create(group, name, dims, dtype, variable.attrs, None if text else fill, chunks)
+        _bound_cache([created])
     for where in pieces(variable):
         values = variable[where].values
         if text:
             values = _texts(name, values)
         with draft.writing():
-            _assign(made, where, values)
+            _assign(created, where, values)
 
 
 def _texts(name: str, values: np.ndarray) -> np.ndarray:
@@ -1122,7 +1122,7 @@ def _finish(
         for column, long_name in (
             ("code", "stable name of the warning"),
             ("evidence", "what was seen"),
-            ("hint", "what to do about it"),
+            ("hint", "advice"),
         ):
             variable = _create(group, column, ("warning",), "str", {"long_name": long_name})
             for row, warning in enumerate(warnings):

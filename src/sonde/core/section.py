@@ -1,4 +1,4 @@
-"""What a room tells the report about one dataset. Rooms fill it; only `sonde.report` lays it out.
+"""A room's part of the report about one dataset. Rooms fill it; only `sonde.report` lays it out.
 
     def section(tree: xr.DataTree, dataset: str) -> Section: ...      # sonde/<room>/figures.py, pure
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Fact:
-    """One number worth reading first: its name, the ready text with its unit, what it is held against."""
+    """One important number: its name, the finished text with its unit, and the value to compare it with."""
 
     name: str
     value: str
@@ -27,7 +27,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Method:
-    """One statistic that was used: its name, in a sentence what it does here, the publication behind it."""
+    """One statistic that was used: its name, its use here in one sentence, and its publication."""
 
     name: str
     text: str
@@ -36,7 +36,7 @@ class Method:
 
 MEDIAN = Method(
     "Median and its interval",
-    "The 95 % interval of a median rests on what differs between epochs, not on samples of one burst.",
+    "The 95 % interval of a median comes from the differences between epochs, not between samples of one burst.",
     "Hettmansperger & Sheather, Statistics & Probability Letters 4, 1986",
 )
 
@@ -45,13 +45,13 @@ MEDIAN = Method(
 class Section:
     """One room's part of a report, from one dataset.
 
-    room: "net". title: what was measured, e.g. "Latency, one_to_one". verdict: one sentence.
-    findings: what is wrong, worst first. facts: the few numbers that carry the verdict. tables, figures: in
-    reading order. numbers: tables of everything that was measured, behind the figures and folded. method:
-    statistics used; the report merges those of all sections by name. runs: extra rows about the run
-    (name -> ready text), shown under "What ran"; untold: root attributes that mean nothing of this one, and are not.
-    warnings: beyond those the dataset keeps in /warnings.
-    doubt: in a few words why "no findings" says little here, "" where it is sound.
+    room: "net". title: the measured quantity, e.g. "Latency, one_to_one". verdict: one sentence.
+    findings: problems, worst first. facts: the few numbers behind the verdict. tables, figures: in reading order.
+    numbers: tables of all measured values, behind the figures and folded. method: statistics used; the report merges
+    those of all sections by name. runs: extra rows about the run (name -> finished text), shown under "What ran";
+    untold: root attributes that are not shown because they mean nothing here.
+    warnings: additions to the warnings that the dataset stores in /warnings.
+    doubt: in a few words the reason why "no findings" says little here, "" if it is reliable.
     """
 
     room: str

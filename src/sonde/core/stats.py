@@ -1,4 +1,4 @@
-"""Statistics: the Python face of `native/core/stats`. What scipy has is taken from scipy, not from here."""
+"""Statistics: the Python interface of `native/core/stats`. Functions that scipy has are used from scipy."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ __all__ = [
 
 
 class Summary(NamedTuple):
-    """Twelve numbers on a set of samples. All but `n` in the samples' unit; NaN where there is none."""
+    """Twelve numbers about a set of samples. All but `n` in the samples' unit; NaN for a missing value."""
 
     n: int
     mean: float
-    sd: float  # of the sample, divisor n - 1
+    sd: float  # sample standard deviation, divisor n - 1
     min: float
     max: float
     median: float
@@ -71,7 +71,7 @@ class Summary(NamedTuple):
 
 
 class Interval(NamedTuple):
-    """A confidence interval, in the samples' unit; (nan, nan) where there is none."""
+    """A confidence interval, in the samples' unit; (nan, nan) if there is none to give."""
 
     low: float
     high: float
@@ -108,7 +108,7 @@ class Lognormal3(NamedTuple):
 class ChangePoint(NamedTuple):
     """A change of level: the first sample of the new level, Pettitt's K, and p."""
 
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls on this
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls on this class
     statistic: float
     p: float
 
@@ -224,11 +224,11 @@ def epoch_medians(x: ArrayLike, epoch: ArrayLike) -> Floats:
     Parameters
     ----------
     x : (n,) float
-    epoch : (n,) int         which epoch a sample belongs to; negative: none, left out whatever its value
+    epoch : (n,) int         epoch of each sample; negative: no epoch, left out whatever its value
 
     Returns
     -------
-    (epochs,) float, same unit as x, in ascending order of epoch number; empty where there is no epoch.
+    (epochs,) float, same unit as x, in ascending order of epoch number; empty without epochs.
 
     Raises
     ------
@@ -292,7 +292,7 @@ def quantile_ci(x: ArrayLike, p: float, level: float = 0.95) -> Interval:
     ----------
     x : (n,) float
     p : float in (0, 1)      which quantile
-    level : float in (0, 1)  least coverage; `quantile_ranks` tells the exact one
+    level : float in (0, 1)  least coverage; `quantile_ranks` gives the exact one
 
     Returns
     -------
@@ -353,8 +353,8 @@ def mean_ci(x: ArrayLike, level: float = 0.95) -> Interval:
 def hodges_lehmann(differences: ArrayLike, level: float = 0.95) -> Shift:
     """Typical difference of pairs: the median of all means of two, with the interval of the signed-rank test.
 
-    Keeps its level when differences are heavy-tailed, as long as they are symmetric about the shift, which
-    differences of pairs are when the one of a pair that was treated was drawn.
+    It keeps its level when differences are heavy-tailed, as long as they are symmetric about the shift. Differences of
+    pairs are symmetric if the treated member of each pair was chosen at random.
 
     Parameters
     ----------
@@ -375,7 +375,7 @@ def hodges_lehmann(differences: ArrayLike, level: float = 0.95) -> Shift:
     x = _samples(differences)
     _share("level", level)
     n = x.size
-    _core.median(x)  # refuses what is not finite
+    _core.median(x)  # raises an error for values that are not finite
     if n == 0:
         return Shift(float("nan"), float("nan"), float("nan"))
     first, second = np.triu_indices(n)
@@ -383,7 +383,9 @@ def hodges_lehmann(differences: ArrayLike, level: float = 0.95) -> Shift:
     estimate = float(np.median(walsh))
     tail = (1 - level) / 2
     if n <= 50:
-        ways = np.zeros(walsh.size + 1)  # sums of signed ranks: how many of 2^n sign patterns give each
+        ways = np.zeros(
+            walsh.size + 1
+        )  # for each sum of signed ranks: how many of the 2^n sign patterns give it
         ways[0] = 1
         for rank in range(1, n + 1):
             ways[rank:] += ways[:-rank].copy()
@@ -400,20 +402,20 @@ def hodges_lehmann(differences: ArrayLike, level: float = 0.95) -> Shift:
 
 
 def epoch_quantile_ci(x: ArrayLike, epoch: ArrayLike, p: float, level: float = 0.95) -> Interval:
-    """Confidence interval of a quantile from what differs between epochs.
+    """Confidence interval of a quantile from the differences between epochs.
 
-    Holds for dependence within epochs and for regimes that come and go between them.
+    Valid for dependence within epochs and for regimes that come and go between them.
 
     Parameters
     ----------
     x : (n,) float           n must be large enough that the quantile is not beyond all samples
-    epoch : (n,) int         which epoch a sample belongs to; negative: none, left out. 6 epochs at least
+    epoch : (n,) int         epoch of each sample; negative: no epoch, left out. At least 6 epochs
     p : float in (0, 1)      which quantile
     level : float in (0, 1)
 
     Returns
     -------
-    Interval (low, high), same unit as x; (nan, nan) where there is too little to tell.
+    Interval (low, high), same unit as x; (nan, nan) if there are too few data.
 
     Raises
     ------
@@ -428,12 +430,12 @@ def epoch_quantile_ci(x: ArrayLike, epoch: ArrayLike, p: float, level: float = 0
 
 
 def epoch_median_ci(x: ArrayLike, epoch: ArrayLike | None = None, level: float = 0.95) -> Interval:
-    """Confidence interval of the median from what differs between epochs.
+    """Confidence interval of the median from the differences between epochs.
 
     Parameters
     ----------
     x : (n,) float           samples; without `epoch`, the medians of the epochs
-    epoch : (n,) int         which epoch a sample belongs to; negative: none, left out whatever its value
+    epoch : (n,) int         epoch of each sample; negative: no epoch, left out whatever its value
     level : float in (0, 1)
 
     Returns
@@ -455,32 +457,32 @@ def epoch_median_ci(x: ArrayLike, epoch: ArrayLike | None = None, level: float =
 
 
 class SteadyMedian(NamedTuple):
-    """The median of what is left after the warm-up, and how well it is known. Unit of the samples."""
+    """The median after the warm-up is left out, and its precision. Unit of the samples."""
 
     median: float
     low: float
     high: float
     skipped: int  # samples at the beginning that were left out as warm-up
-    steady: bool  # False: warming up longer than can be told from this much; nothing was left out
-    dependence: float  # by what factor the likeness of neighbouring epochs changes the variance
+    steady: bool  # False: the warm-up is longer than these data can show; nothing was left out
+    dependence: float  # factor by which the correlation of neighbouring epochs changes the variance
 
 
 def steady_median(x: ArrayLike, epoch: ArrayLike, level: float = 0.95) -> SteadyMedian:
-    """Median, its interval from what differs between epochs, and the warm-up that neither holds.
+    """Median without the warm-up, and its interval from the differences between epochs.
 
-    Equal samples that look counted in a clock's ticks are spread over one tick, so that the median is known to
+    Equal samples that look like multiples of a clock's tick are spread over one tick, so that the median is known to
     less than a tick.
 
     Parameters
     ----------
     x : (n,) float           samples
-    epoch : (n,) int         which epoch a sample belongs to; negative: none, left out whatever its value
+    epoch : (n,) int         epoch of each sample; negative: no epoch, left out whatever its value
     level : float in (0, 1)
 
     Returns
     -------
-    SteadyMedian; no interval with one epoch, one that assumes a single regime with 2 to 5. A warm-up is looked
-    for in 8 epochs or more.
+    SteadyMedian; no interval with one epoch, an interval that assumes a single regime with 2 to 5. A warm-up is
+    searched in 8 epochs or more.
 
     Raises
     ------
@@ -513,13 +515,13 @@ def autocorrelation(x: ArrayLike, lag: int) -> float:
 
 
 def effective_samples(x: ArrayLike, epoch: ArrayLike | None = None) -> float:
-    """How many independent samples would know the mean as well as these.
+    """Number of independent samples that would give the mean as precisely as these.
 
     Parameters
     ----------
     x : (n,) float           a constant series counts n
-    epoch : (n,) int         which epoch a sample belongs to; negative: none, left out. With epochs,
-                             dependence that outlasts an epoch is seen
+    epoch : (n,) int         epoch of each sample; negative: no epoch, left out. With epochs, dependence that outlasts
+    an epoch is detected
 
     Returns
     -------
@@ -545,8 +547,8 @@ def fit_lognormal3(x: ArrayLike) -> Lognormal3:
 
     Returns
     -------
-    Lognormal3. `converged` is False with fewer than 3 distinct values (parameters NaN) and where there is no
-    tail to the right (parameters then describe a near-normal law).
+    Lognormal3. `converged` is False with fewer than 3 distinct values (parameters NaN), and without a tail to the right
+    (parameters then describe a near-normal law).
 
     Raises
     ------
@@ -629,7 +631,7 @@ def ks_p(
     fit : Lognormal3         of x
     replicates : int >= 1    p is a multiple of 1 / (replicates + 1)
     seed : int               the same seed gives the same p
-    max_samples : int >= 3   x is thinned evenly to at most so many
+    max_samples : int >= 3   x is thinned evenly to at most this number
 
     Returns
     -------
@@ -712,8 +714,8 @@ def sliding_amplitude(x: ArrayLike, window: int) -> Floats:
 
     Returns
     -------
-    (n - window + 1, window // 2 + 1) float, unit of x: |numpy.fft.rfft| of x[i : i + window] in row i; no
-    rows where n < window. Its power is the square.
+    (n - window + 1, window // 2 + 1) float, unit of x: |numpy.fft.rfft| of x[i : i + window] in row i; no rows if n <
+    window. Its power is the square.
 
     Raises
     ------
@@ -768,7 +770,7 @@ def pettitt(x: ArrayLike) -> ChangePoint:
 def change_points(
     x: ArrayLike, alpha: float = 0.01, min_segment: int = 5, epoch: ArrayLike | None = None
 ) -> list[ChangePoint]:
-    """All changes of level, by splitting at the largest and asking again in both parts.
+    """All changes of level, by splitting at the largest one and repeating the test in both parts.
 
     Parameters
     ----------
@@ -796,7 +798,7 @@ def change_points(
 
 
 def false_discovery(p: ArrayLike, of: int = 0) -> Floats:
-    """Smallest level of false discoveries at which each test would be one.
+    """Smallest level of false discoveries at which each test would be significant.
 
     Parameters
     ----------

@@ -1,7 +1,8 @@
-"""What a command finds around itself that somebody else may have chosen: variables of the environment, and files of the
-current folder that libraries read without being told to.
+"""Settings around a command that somebody else may have chosen: environment variables, and files of the current folder
+that libraries read on their own.
 
-docs/explain/security.md lists all that is read, and what is done about each; a test holds the code to that list.
+docs/explain/security.md lists everything that is read, and how Sonde treats it; a test compares the code with that
+list.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ LISTS = (
     "SONDE_STORE_MODULES",
     "SONDE_OFI_PROBE",
 )
-"""Lists of folders from which programs and libraries are taken. An empty word means the current folder. Some hold one
-folder, or the path of one program.
+"""Lists of folders from which programs and libraries are loaded. An empty item means the current folder. Some variables
+hold one folder, or the path of one program.
 """
 
 SETTINGS = (
@@ -58,8 +59,8 @@ SETTINGS = (
     "*_MCA_mca_*path*",
     "*_MCA_mca_*file*",
 )
-"""Variables, some of them as patterns, that say where settings are read from. Settings in turn name libraries and
-programs: those of Matplotlib, UCX, git and Open MPI, and of what deploy/lock.py and deploy/audit.py run.
+"""Variables, some of them as patterns, that name the sources of settings. Settings in turn name libraries and programs:
+those of Matplotlib, UCX, git and Open MPI, and of the programs that deploy/lock.py and deploy/audit.py run.
 """
 
 READ_BY_LIBRARIES = ("ucx.conf", "matplotlibrc")
@@ -71,20 +72,20 @@ DEFAULT_FASTRTPS_PROFILES.xml of Fast DDS.
 """
 
 _WORDS_OF_MCA = ("", "none", "SYSTEM_DEFAULT", "SYS_DEFAULT", "USER_DEFAULT", "USR_DEFAULT")
-"""Words that Open MPI takes in the place of a folder. Source: mca_base_component_repository.c."""
+"""Words that Open MPI accepts in place of a folder. Source: mca_base_component_repository.c."""
 
 _GROUPS_OF_PEOPLE = 1000
 """Groups of people have this number or a higher one. Source: login.defs(5), GID_MIN as distributions set it."""
 
 _MOST_LINKS = 40
-"""The kernel follows as many links in one path. Source: path_resolution(7)."""
+"""The kernel follows at most this number of links in one path. Source: path_resolution(7)."""
 
 
 @dataclass(frozen=True)
 class Fault:
     """The reason why somebody other than root decides what is at a path.
 
-    place: the folder or link, on the way to the path, that has the fault. own: the reason as words behind the place's
+    place: the folder or link, on the way to the path, that has the fault. own: the reason as words after the place's
     name. sentence: the same with the name.
     """
 
@@ -93,20 +94,22 @@ class Fault:
     sentence: str
 
     def behind(self, path: str) -> str:
-        """The reason as words behind the name of the path."""
+        """The reason as words after the name of the path."""
         return self.own if self.place == _as_place(path) else f"and {self.sentence}"
 
 
 def make_safe(environ: MutableMapping[str, str], folder: Path = Path()) -> Iterator[str]:
-    """Takes from the environment what another user may have chosen; gives what to tell about it, a sentence each.
+    """Remove from the environment what another user may have chosen; yield a sentence about each change.
 
-    Of every user: files that libraries look for in the current folder are switched off. Of root besides: HOME is root's
-    own, for MPI loads libraries that settings in it name; TMPDIR is one that nobody can foresee files in; settings are
-    read, and programs and libraries taken, only from where root alone decides what there is. folder: the current one.
+    For every user: files that libraries look for in the current folder are switched off. For root also: HOME is root's
+    own, because MPI loads libraries that settings in it name; TMPDIR is a folder in which nobody can predict file
+    names; settings are read, and programs and libraries loaded, only from places that root alone controls. folder: the
+    current one.
 
     Raises
     ------
-    EnvironmentFailure  core.settings_of_others: a file that cannot be switched off lies there, and is another user's.
+    EnvironmentFailure  core.settings_of_others: a file that cannot be switched off is there, and belongs to another
+    user.
     """
     for name, value in SWITCHED_OFF.items():
         environ.setdefault(name, value)
@@ -119,17 +122,18 @@ def make_safe(environ: MutableMapping[str, str], folder: Path = Path()) -> Itera
         if found.st_uid not in (own, 0) or found.st_mode & stat.S_IWOTH:
             raise EnvironmentFailure(
                 "core.settings_of_others",
-                f"./{name} is a file of user {found.st_uid}'s, mode {stat.S_IMODE(found.st_mode):o}, and a library "
-                "would take settings from it; allowed: files that only you or root can write",
-                "go to a folder of your own: cd",
+                f"./{name} belongs to user {found.st_uid}, mode {stat.S_IMODE(found.st_mode):o}, and a library "
+                "would read settings from it; allowed: files that only you or root can write",
+                "change to a folder of your own: cd",
             )
     if own == 0:
         yield from _of_root(environ)
 
 
 def place_of_ranks() -> Path | None:
-    """Where Sonde's own programs start: None for the current folder, "/" for root if somebody else decides what is in
-    that. They take absolute paths, and libraries in them look for files where they stand, then and not before.
+    """The start folder of Sonde's own programs: None for the current folder, "/" for root if somebody else controls the
+    current one. The programs take absolute paths; their libraries look for files in the start folder, only at the
+    start.
     """
     if os.geteuid() != 0:
         return None
@@ -142,7 +146,9 @@ def place_of_ranks() -> Path | None:
 
 @contextmanager
 def standing_safely() -> Iterator[None]:
-    """Stands in "/" meanwhile if `place_of_ranks` says so: to import what looks for settings where it stands."""
+    """Work in "/" during the block if `place_of_ranks` returns it: to import modules that read settings from the
+    current folder.
+    """
     place = place_of_ranks()
     if place is None:
         yield
@@ -161,21 +167,21 @@ def _of_root(environ: MutableMapping[str, str]) -> Iterator[str]:
     home = environ.get("HOME", "")
     if why := _why_not_own(home, root):
         environ["HOME"] = pwd.getpwuid(0).pw_dir
-        yield f"HOME is '{home}', {why}: root takes {environ['HOME']}"
+        yield f"HOME is '{home}', {why}: root uses {environ['HOME']}"
     for name in ("TMPDIR", "TEMP", "TMP"):
         temporary = environ.get(name)
         if temporary is not None and (why := _why_not_own(temporary, root, sticky=True)):
             del environ[name]
-            yield f"{name} is '{temporary}', {why}: root takes /tmp"
+            yield f"{name} is '{temporary}', {why}: root uses /tmp"
     for name in sorted(environ):
         if any(fnmatchcase(name, pattern) for pattern in SETTINGS):
-            words = [
-                word for word in re.split("[:,]", environ[name]) if word not in (*_WORDS_OF_MCA, os.devnull)
+            items = [
+                item for item in re.split("[:,]", environ[name]) if item not in (*_WORDS_OF_MCA, os.devnull)
             ]
-            if faults := [fault for word in words if (fault := _fault(word, root, may_lack=True))]:
+            if faults := [fault for item in items if (fault := _fault(item, root, may_lack=True))]:
                 value = environ.pop(name)
-                yield f"{name} is '{value}', {faults[0].behind(value)}: root leaves that out"
-    # Whoever owns the files of Sonde decides already what root runs here: a site's account for software, for example.
+                yield f"{name} is '{value}', {faults[0].behind(value)}: root ignores it"
+    # The owner of Sonde's files already decides what root runs here: such as a site's account for software.
     trusted = root | {os.stat(__file__).st_uid}
     for name in LISTS:
         value = environ.get(name, "")
@@ -183,30 +189,30 @@ def _of_root(environ: MutableMapping[str, str]) -> Iterator[str]:
             not value and name != "PATH"
         ):  # only an empty PATH means the current folder
             continue
-        if name == "SONDE_MPI" and value.isalpha():  # "openmpi": a flavour, and no path
+        if name == "SONDE_MPI" and value.isalpha():  # "openmpi": a flavour, not a path
             continue
-        words = value.split(os.pathsep)
-        # libfabric: "@" before the first folder says that it comes before the built-in providers.
+        items = value.split(os.pathsep)
+        # libfabric: "@" before the first folder puts it before the built-in providers.
         ahead = "@" if name == "FI_PROVIDER_PATH" else ""
-        found = {word: _fault(word.removeprefix(ahead), trusted, may_lack=True) for word in words}
-        fit = [word for word in words if found[word] is None]
-        if fit == words:
+        found = {item: _fault(item.removeprefix(ahead), trusted, may_lack=True) for item in items}
+        fit = [item for item in items if found[item] is None]
+        if fit == items:
             continue
         if fit:
             environ[name] = os.pathsep.join(fit)
         else:
             del environ[name]
-        gone = ", ".join(f"'{word}'" for word in words if found[word])
-        reasons = dict.fromkeys(one.sentence for word, one in found.items() if one and os.path.isabs(word))
+        gone = ", ".join(f"'{item}'" for item in items if found[item])
+        reasons = dict.fromkeys(one.sentence for item, one in found.items() if one and os.path.isabs(item))
         why = f" ({'; '.join(reasons)})" if reasons else ""
-        yield f"{name} holds {gone}, where others may put programs or libraries{why}: root leaves that out"
+        yield f"{name} holds {gone}, where others may put programs or libraries{why}: root ignores it"
 
 
 def _root_here() -> set[int]:
     """Owners whose files count as root's: 0, and in some user namespaces the number for unknown owners.
 
-    In a user namespace the machine's root may have no number. Its files, all of /usr among them, then show the number
-    for unknown owners. Other users' files do, too: the kernel does not tell them apart there. If somebody in the
+    In a user namespace the machine's root may have no number. Its files, including all of /usr, then show the number
+    for unknown owners. Files of other users do, too: the kernel does not distinguish them there. If somebody in the
     namespace has that number, it counts as theirs.
     """
     try:
@@ -219,22 +225,22 @@ def _root_here() -> set[int]:
 
 
 def _why_not_own(path: str, owners: Collection[int], sticky: bool = False) -> str:
-    """The reason why root does not use a folder as its own; "" if it does. sticky: a folder like /tmp will do."""
+    """The reason why root does not use a folder as its own; "" if it does. sticky: a folder like /tmp is allowed."""
     if fault := _fault(path, owners, sticky=sticky):
         return fault.behind(path)
-    return "" if os.path.isdir(path) else "which is no folder"
+    return "" if os.path.isdir(path) else "which is not a folder"
 
 
 def _fault(path: str, owners: Collection[int], sticky: bool = False, may_lack: bool = False) -> Fault | None:
-    """The reason why somebody other than `owners` decides what is at a path; None if nobody does.
+    """The reason why somebody other than `owners` controls what is at a path; None if nobody does.
 
-    Each folder on the way counts, and each link with the way to its target: whoever may rename one of them chooses what
-    is behind it. In a sticky folder nobody can rename what belongs to others, so such a folder is a fault only at the
-    end of the path. sticky: there neither. may_lack: it is no fault that nothing is there, if only owners can put
-    something there.
+    Each folder on the way counts, and each link with the way to its target: a user who can rename one of them controls
+    everything behind it. In a sticky folder nobody can rename files of others, so such a folder is a fault only at the
+    end of the path. sticky: it is no fault there either. may_lack: a missing file is no fault, if only owners can
+    create it.
     """
     if not os.path.isabs(path):
-        return Fault(_as_place(path), "which is no absolute path", f"'{path}' is no absolute path")
+        return Fault(_as_place(path), "which is not an absolute path", f"'{path}' is not an absolute path")
     way: list[tuple[str, os.stat_result]] = []
     lacking = False
     try:
@@ -243,15 +249,17 @@ def _fault(path: str, owners: Collection[int], sticky: bool = False, may_lack: b
     except OSError as error:
         lacking = may_lack and error.errno == errno.ENOENT
         if not lacking:
-            why = f"cannot be looked at: {(error.strerror or str(error)).lower()}"
+            why = f"cannot be examined: {(error.strerror or str(error)).lower()}"
             return Fault(_as_place(path), f"which {why}", f"'{path}' {why}")
     for number, (place, found) in enumerate(way, 1):
         if found.st_uid not in owners:
-            return Fault(place, f"which is user {found.st_uid}'s", f"'{place}' is user {found.st_uid}'s")
+            return Fault(
+                place, f"which belongs to user {found.st_uid}", f"'{place}' belongs to user {found.st_uid}"
+            )
         if stat.S_ISLNK(found.st_mode) or (found.st_mode & stat.S_ISVTX and (sticky or number < len(way))):
             continue
         if who := _who_else_writes(place, found):
-            return Fault(place, f"where {who} may write", f"{who} may write in '{place}'")
+            return Fault(place, f"where {who} can write", f"{who} can write in '{place}'")
     return None
 
 
@@ -260,9 +268,9 @@ def _as_place(path: str) -> str:
 
 
 def _way(path: str) -> Iterator[tuple[str, os.stat_result]]:
-    """The folders and links that the kernel passes on an absolute path, in turn, and what is at its end.
+    """The folders and links that the kernel passes on an absolute path, in order, and what is at its end.
 
-    OSError  the next one cannot be looked at, such as one that does not exist.
+    OSError  the next one cannot be examined, for example because it does not exist.
     """
     at, left, links = "/", path.split("/")[::-1], 0
     yield at, os.lstat(at)
@@ -270,44 +278,44 @@ def _way(path: str) -> Iterator[tuple[str, os.stat_result]]:
         name = left.pop()
         if name in ("", "."):
             continue
-        there = os.path.dirname(at) if name == ".." else os.path.join(at, name)
-        found = os.lstat(there)
-        yield there, found
+        next_place = os.path.dirname(at) if name == ".." else os.path.join(at, name)
+        found = os.lstat(next_place)
+        yield next_place, found
         if not stat.S_ISLNK(found.st_mode):
-            at = there
+            at = next_place
             continue
         links += 1
         if links > _MOST_LINKS:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-        target = os.readlink(there)
+        target = os.readlink(next_place)
         left += target.split("/")[::-1]
         at = "/" if target.startswith("/") else at
         yield at, os.lstat(at)
 
 
 def _who_else_writes(place: str, found: os.stat_result) -> str:
-    """Names who may write in a folder besides its owner; "" if nobody may."""
+    """The users who can write in a folder besides its owner, in words; "" if there are none."""
     if found.st_mode & stat.S_IWOTH:
         return "everybody"
     if not found.st_mode & stat.S_IWGRP:
         return ""
-    # With an access list the group's bits limit all users and groups that the list names: acl(5).
+    # With an access list, the group's bits limit all users and groups that the list names: acl(5).
     try:
         if "system.posix_acl_access" in os.listxattr(place):
-            return "whoever its access list names"
+            return "everybody in its access list"
     except OSError:
         pass  # a file system without access lists
     return _group_of_others(found.st_gid)
 
 
 def _group_of_others(number: int) -> str:
-    """Names a group if somebody other than root is in it, or may be; "" if nobody is.
+    """The name of a group if somebody other than root is in it, or can be; "" if nobody is.
 
-    Debian gives /usr/local to the group staff, which may write there (mode 2775), and puts nobody into that group. To
-    leave /usr/local/bin out would break such machines and protect nobody, so a folder of an empty group counts as
-    root's. Once somebody is in the group, that user decides what root would run: the folder is left out, and the
-    warning names the group. Groups of people always count as others, because a directory service need not list all who
-    are in them.
+    Debian gives /usr/local to the group staff, which can write there (mode 2775), and puts nobody into that group.
+    Without /usr/local/bin such machines would not work, and nobody would be protected, so a folder of an empty group
+    counts as root's. Once somebody is in the group, that user decides what root would run: the folder is ignored, and
+    the warning names the group. Groups of people always count as others, because a directory service need not list all
+    their members.
     """
     try:
         group = grp.getgrgid(number)
@@ -315,7 +323,7 @@ def _group_of_others(number: int) -> str:
         return f"group {number}"
     accounts = pwd.getpwall()
     members = set(group.gr_mem)
-    if number != 0:  # Fedora has accounts in root's own group that run one program: halt, shutdown, sync
+    if number != 0:  # Fedora has accounts in root's own group that only run one program: halt, shutdown, sync
         members |= {account.pw_name for account in accounts if account.pw_gid == number}
     if number < _GROUPS_OF_PEOPLE and members <= {one.pw_name for one in accounts if one.pw_uid == 0}:
         return ""

@@ -1,4 +1,4 @@
-"""The quick form of a room: what a survey asks of it, and what it answers."""
+"""The quick form of a room: the request of a survey, and the room's answer."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Bar = Callable[[str, float | None], Progress]
 
 @dataclass(frozen=True)
 class Call:
-    """What a survey asks of one room.
+    """The request of a survey to one room.
 
-    folder: for the datasets; those of a room begin with its name. launcher, hosts, ntasks, command: as the
-    user gave them. budget_s: this room's share, all included, since `began` (time.monotonic). bar: makes what
-    shows the room's events.
+    folder: for the datasets; the names of a room's datasets begin with its name. launcher, hosts, ntasks, command: as
+    the user gave them. budget_s: this room's share, all included, since `began` (time.monotonic). bar: makes the object
+    that shows the room's events.
     """
 
     room: str
@@ -40,13 +40,15 @@ class Call:
     bar: Bar
 
     def progress(self) -> Progress:
-        """What shows the room's events."""
+        """The object that shows the room's events."""
         return self.bar(f"survey: {self.room}", self.budget_s)
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What one dataset says. line: one sentence. sound: False: too little is known for "no findings" to mean much."""
+    """The verdict on one dataset. line: one sentence. sound: False if too little is known for "no findings" to mean
+    much.
+    """
 
     line: str
     findings: Sequence[Finding] = ()
@@ -55,7 +57,9 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Compared:
-    """What one dataset says beside an earlier one. doubt: why finding nothing says little, "" where it is sound."""
+    """One dataset compared with an earlier one. doubt: the reason why "no findings" says little, "" if it is
+    reliable.
+    """
 
     findings: Sequence[Finding] = ()
     doubt: str = ""
@@ -64,8 +68,8 @@ class Compared:
 class SurveyEntry(ABC):
     """The quick form of a room.
 
-    weight: its share of the time that is beyond what all rooms need. spread: how many times as slow as another a run of
-    the same machine may be, where too few baselines show that; inf: nobody knows.
+    weight: its share of the time beyond the needs of all rooms. spread: how much slower one run of the same machine may
+    be than another, if there are too few baselines to know; inf: unknown.
     """
 
     weight: float
@@ -73,15 +77,15 @@ class SurveyEntry(ABC):
 
     @abstractmethod
     def needs_s(self, call: Call) -> float:
-        """The time that a result takes at least on an ordinary machine, s. It is asked before any room is measured, and
-        answers at once.
+        """The time for a result on an ordinary machine, s, at least. It is asked before any room is measured, and must
+        answer at once.
 
-        Raises a SondeError where the room cannot run here; `measure` raises the same.
+        Raises a SondeError if the room cannot run here; `measure` raises the same.
         """
 
     @abstractmethod
     def measure(self, call: Call) -> Measured:
-        """Measures; raises a SondeError where the room cannot run here, which the survey then skips."""
+        """Measure; raise a SondeError if the room cannot run here, which the survey then skips."""
 
     @abstractmethod
     def judge(self, tree: xr.DataTree, name: str) -> Judgement:
@@ -89,12 +93,12 @@ class SurveyEntry(ABC):
 
     @abstractmethod
     def compare(self, before: xr.DataTree, now: xr.DataTree, names: tuple[str, str]) -> Compared:
-        """Findings about what is worse in `now`. names: their paths."""
+        """Findings about slower results in `now`. names: their paths."""
 
     def unfit(self, finding: Finding) -> bool:
-        """Whether a finding says that the machine could not be judged now, and not that it is at fault."""
+        """Whether a finding means that the machine could not be judged now, not that it is at fault."""
         return False
 
     def drains(self, finding: Finding) -> bool:
-        """Whether a finding is a reason to take the hosts that its evidence names out of service."""
+        """Whether a finding is a reason to take the hosts in its evidence out of service."""
         return False

@@ -1,4 +1,4 @@
-"""Durations, sizes, rates and shares as people write them; the first two are the face of `native/core/units.hpp`."""
+"""Durations, sizes, rates and shares as people write them; the first two use `native/core/units.hpp`."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ def parse_rate(text: str) -> int:
     if not found:
         hint = "write it like 1gbit or 100mbit; kibit, mibit, gibit count in powers of 1024"
         if re.fullmatch(r"[\d.]+ ?[kmgt]?i?b?ps", text.strip(), re.IGNORECASE):
-            hint = "write it like 10mbit: 'bps' is bytes to tc, and bits to other programs"
+            hint = "write it like 10mbit: 'bps' means bytes to tc, and bits to other programs"
         raise UsageError(
-            "core.bad_rate", f"'{text}' is no rate; allowed: a number and kbit, mbit, gbit", hint
+            "core.bad_rate", f"'{text}' is not a rate; allowed: a number and kbit, mbit, gbit", hint
         )
     value: int = round(float(found[1]) * (1024 if found[3] else 1000) ** _POWERS[(found[2] or "").lower()])
     if not LEAST_RATE <= value <= MOST_RATE:
@@ -100,7 +100,7 @@ def format_rate(rate: float) -> str:
 
 
 def format_share(share: float, digits: int = 2, trim: bool = False) -> str:
-    """A share as "0.98 %": that many significant digits, none lost to exponents; "–" where it is not known.
+    """A share as "0.98 %": `digits` significant digits, without exponents; "–" if it is unknown.
 
     trim: without zeros at the end, as people write levels ("1 %").
     """

@@ -1,4 +1,4 @@
-"""Values of a dataset's variables and attributes: as Python has them, and piece by piece. Pure."""
+"""Values of a dataset's variables and attributes: as Python values, and piece by piece. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PIECE_BYTES = 8 << 20
 
 
 def plain(value: Any) -> Any:
-    """A NumPy scalar or array as the Python value it stands for; anything else as it is."""
+    """The Python value of a NumPy scalar or array; anything else unchanged."""
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
@@ -28,9 +28,9 @@ def pieces(
 ) -> Iterator[tuple[slice, ...]]:
     """Slices that cover a variable, each of at most `limit_bytes` (but at least one value), in C order.
 
-    Where a variable is stored in chunks that fit, each slice is made of whole ones: read by these, a lazy
-    variable needs bounded memory and every chunk is unpacked once. A variable without dims gives one empty
-    tuple; one with a dim of length 0 gives none.
+    If a variable is stored in chunks that fit, each slice consists of whole chunks: a lazy variable then needs bounded
+    memory and every chunk is unpacked once. A variable without dims gives one empty tuple; one with a dim of length 0
+    gives no slice.
     """
     shape = variable.shape
     if 0 in shape:
@@ -49,7 +49,7 @@ def pieces(
 
 
 def bad_attribute(name: str, value: Any, allowed: str) -> Finding:
-    """A root attribute that has a value which is not allowed."""
+    """The finding about a root attribute whose value is not allowed."""
     return Finding(
         "data.bad_attribute",
         f"root attribute {name} is {value!r:.80}; allowed: {allowed}",

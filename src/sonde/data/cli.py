@@ -25,10 +25,10 @@ _MATTERS = click.option(
     default="5%",
     show_default=True,
     metavar="SHARE",
-    help="Least relative change that counts.",
+    help="Smallest relative change that is reported.",
 )
 _ANY_SIZE = click.option(
-    "--any-size", is_flag=True, help="Also of a file that claims far more values than it can hold."
+    "--any-size", is_flag=True, help="Accept a file that claims far more values than it can hold."
 )
 
 
@@ -39,13 +39,13 @@ def group() -> None:
 
 @group.command()
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=_FILE)
-@click.option("--quick", is_flag=True, help="Look at the structure only; do not read every value.")
+@click.option("--quick", is_flag=True, help="Check only the structure; do not read every value.")
 @_ANY_SIZE
 @common()
 def validate(files: tuple[Path, ...], quick: bool, any_size: bool) -> Outcome:
-    """Check that datasets are as their format promises.
+    """Check that datasets conform to their format.
 
-    Exit code 3 when one is not.
+    Exit code 3 if one does not.
     """
     from sonde.data.validate import validate as check
     from sonde.data.words import count
@@ -60,9 +60,9 @@ def validate(files: tuple[Path, ...], quick: bool, any_size: bool) -> Outcome:
         f"{len(bad)} of {count(len(files), 'dataset')} {'breaks its' if len(bad) == 1 else 'break their'} "
         f"format in {places}"
         if bad
-        else f"{files[0]} is sound"
+        else f"{files[0]} is valid"
         if len(files) == 1
-        else f"all {len(files)} datasets are sound"
+        else f"all {len(files)} datasets are valid"
     )
     for path in files:
         for finding in found[path]:
@@ -76,10 +76,14 @@ def validate(files: tuple[Path, ...], quick: bool, any_size: bool) -> Outcome:
 @group.command()
 @click.argument("file", type=_FILE)
 @click.option(
-    "--to", type=click.Choice(["csv", "json", "parquet", "markdown"]), help="By default, as OUT ends."
+    "--to",
+    type=click.Choice(["csv", "json", "parquet", "markdown"]),
+    help="Format; by default from the ending of OUT.",
 )
-@click.option("--group", "part", type=click.Choice(["raw", "summary"]), help="By default summary, else raw.")
-@click.option("-v", "--verbose", is_flag=True, help="Name the variables that one table leaves out.")
+@click.option(
+    "--group", "part", type=click.Choice(["raw", "summary"]), help="Default: summary if present, else raw."
+)
+@click.option("-v", "--verbose", is_flag=True, help="List the variables that do not fit into one table.")
 @_ANY_SIZE
 @common("output")
 def convert(
@@ -87,9 +91,9 @@ def convert(
 ) -> Outcome:
     """Write a dataset as CSV, JSON, Parquet or Markdown.
 
-    One row a value, with units in the heads. CSV and Parquet hold one table: of net that of the most dims, of
-    noise a row for each variant, source or CPU. Give --to and a folder as OUT for all of them; one that ends in /
-    is made where it is missing.
+    One row per value, with units in the heads. CSV and Parquet contain one table: for net the one with the most dims,
+    for noise a row for each variant, source or CPU. For all tables, give --to and a folder as OUT; a folder that ends
+    in / is created if it does not exist.
 
     \b
     sonde data convert a.nc --to csv                  on the terminal
@@ -105,7 +109,9 @@ def convert(
         tables = conversion.group_tables(tree, part)
         outcome = Outcome("data", "convert", schema=tree.attrs["schema"], dataset=str(file))
         outcome.complete = bool(tree.attrs.get("complete", 1))
-        nothing = tables[0].empty  # asked here: a value read later would open the file again, behind our back
+        nothing = tables[
+            0
+        ].empty  # tested here: a value read later would open the file again without our knowledge
         if output is None:
             outcome.document = conversion.to_text(tree, tables, chosen)
             left = tables[1:] if chosen in conversion.ONE_TABLE else []
@@ -118,12 +124,12 @@ def convert(
             outcome.values["files"] = [
                 {"file": str(one.path), "table": one.table, "rows": one.rows} for one in done.files
             ]
-    if nothing:  # then all the other tables hold nothing, too
+    if nothing:  # then all other tables are empty too
         outcome.warnings.append(
             Warning(
                 "data.no_rows",
-                f"/{tables[0].group} of {file} holds no value: what is written has heads and no rows",
-                "look at what the dataset has: sonde data convert --to json --group raw, or measure again",
+                f"/{tables[0].group} of {file} has no values: the output has heads but no rows",
+                "see what the dataset contains: sonde data convert --to json --group raw, or measure again",
             )
         )
     if left:
@@ -134,8 +140,8 @@ def convert(
         outcome.warnings.append(
             Warning(
                 "data.tables_left_out",
-                f"a {ending[1:]} file holds one table: {count(len(names), 'variable')} left out{shown}",
-                f"--to {chosen} -o FOLDER/ writes each table into a file"
+                f"a {ending[1:]} file has one table: {count(len(names), 'variable')} left out{shown}",
+                f"--to {chosen} -o FOLDER/ writes each table to its own file"
                 + ("" if verbose else "; -v names them"),
             )
         )
@@ -149,10 +155,10 @@ def convert(
 @_ANY_SIZE
 @common()
 def diff(base: Path, other: Path, matters: float, any_size: bool) -> Outcome:
-    """Say where B differs from A beyond the intervals of both.
+    """Show where B differs from A beyond the intervals of both.
 
-    Compares every variable of /summary that has an interval, cell by cell, with false-discovery control; and
-    what the files say of the machine. Exit code 1 when a cell differs.
+    Compares every variable of /summary that has an interval, cell by cell, with false-discovery control, and the
+    descriptions of the machines. Exit code 1 if a cell differs.
     """
     from sonde.core import dataset
     from sonde.data import diff as comparison
@@ -171,7 +177,7 @@ def diff(base: Path, other: Path, matters: float, any_size: bool) -> Outcome:
     outcome.verdict = (
         f"{differ} of {count(compared, 'cell')} differ{'s' if differ == 1 else ''} by {least} or more"
         if findings
-        else f"of {count(compared, 'cell')}, none differs by {least} or more beyond its interval"
+        else f"0 of {count(compared, 'cell')} differ by {least} or more beyond their intervals"
     )
     outcome.tables = list(_diff_tables(found))
     outcome.values = {
@@ -218,7 +224,7 @@ def _diff_tables(found: Difference) -> Any:
         ("variable", "cells", "differ", "median change", "detectable"),
         rows,
         (1, 2, 3, 4),
-        "detectable: the change that would be found in four cells of five",
+        "detectable: the smallest change that is detected with 80 % power",
     )
     if found.machine:
         yield Table(
@@ -234,11 +240,11 @@ def _diff_tables(found: Difference) -> Any:
 @_MATTERS
 @common()
 def history(folder: Path, last: int, matters: float) -> Outcome:
-    """List a folder's past runs, and say whether the newest is worse.
+    """List a folder's past runs, and report whether the newest is worse.
 
-    Runs are comparable when schema, mode, number of hosts and ranks, and measured cells agree. Five earlier
-    ones are needed. Each size (or variant) and each of three hosts or more is followed beside the whole run.
-    The index .sonde-history.sqlite in FOLDER keeps what was read.
+    Runs are comparable if schema, mode, number of hosts and ranks, and measured cells agree. Five earlier runs are
+    needed. Besides the whole run, each size (or variant) and each of three or more hosts is followed. The index
+    .sonde-history.sqlite in FOLDER stores the results of reading.
     """
     from sonde.data import history as past
     from sonde.data.words import count
@@ -253,10 +259,11 @@ def history(folder: Path, last: int, matters: float) -> Outcome:
     if findings:
         values = count(len(findings), "value")
         outcome.verdict = (
-            f"{values} of the newest runs {'is' if len(findings) == 1 else 'are'} clearly worse than before"
+            f"{values} of the newest runs {'is' if len(findings) == 1 else 'are'} significantly worse "
+            "than before"
         )
     elif enough:
-        outcome.verdict = f"{count(len(found.runs), 'run')}; the newest are like the earlier ones"
+        outcome.verdict = f"{count(len(found.runs), 'run')}; no change"
     else:
         most = max(len(one.earlier) for one in found.judged)
         outcome.verdict = (
@@ -323,16 +330,23 @@ def _history_tables(found: History, last: int) -> Any:
                 "" if run.complete else "incomplete",
             )
         )
-    # Names are long: what says the same in every row makes way for them.
+    # Names are long: columns with the same value in every row are dropped to make room for them.
     heads = ("dataset", "created (UTC)", "mode", "ranks", "first value", "")
     modes = {row[2] for row in rows}
-    kept = [0, 1, *([2] if len(modes) > 1 else []), 3, 4, *([5] if any(row[5] for row in rows) else [])]
+    shown_columns = [
+        0,
+        1,
+        *([2] if len(modes) > 1 else []),
+        3,
+        4,
+        *([5] if any(row[5] for row in rows) else []),
+    ]
     left = len(found.runs) - len(rows)
     yield Table(
         f"Runs of {modes.pop()}" if len(modes) == 1 and modes != {"-"} else "Runs",
-        [heads[k] for k in kept],
-        [[row[k] for k in kept] for row in rows],
-        [place for place, k in enumerate(kept) if k in (3, 4)],
+        [heads[k] for k in shown_columns],
+        [[row[k] for k in shown_columns] for row in rows],
+        [place for place, k in enumerate(shown_columns) if k in (3, 4)],
         f"not shown: {count(left, 'earlier run')}; --last {len(found.runs)} shows all" if left else "",
     )
     for one in found.judged:
@@ -358,7 +372,7 @@ def _history_tables(found: History, last: int) -> Any:
             furthest = sorted(one.hosts, key=lambda trend: trend.p)[:FURTHEST_HOSTS]
             left = len(one.hosts) - len(furthest)
             yield Table(
-                "Hosts, the least usual first",
+                "Hosts, the most unusual first",
                 ("host", "value", "now", "expected", "change", "p", "detectable"),
                 [
                     (
@@ -385,13 +399,13 @@ def _history_tables(found: History, last: int) -> Any:
 
 @group.command()
 @click.argument("run_dir", metavar="RUN_DIR", type=_FILE)
-@click.option("--raw-only", is_flag=True, help="Do not analyse: where that needs more memory than there is.")
+@click.option("--raw-only", is_flag=True, help="Do not analyse, for example if that needs too much memory.")
 @common("output")
 def recover(run_dir: Path, raw_only: bool, output: Path | None) -> Outcome:
-    """Save what a killed run left in its folder, NAME.run.
+    """Save the data of a killed run from its folder, NAME.run.
 
-    Whole blocks are kept, a block that was cut off is lost, and the dataset says both. By default it becomes
-    NAME.nc. The folder is removed once the dataset is on the disk. Exit code 4 when a cell has no data.
+    Whole blocks are saved, a block that was cut off is lost, and the dataset records both. By default it becomes
+    NAME.nc. The folder is removed once the dataset is on the disk. Exit code 4 if a cell has no data.
     """
     from sonde.core.owned_files import owner_name
     from sonde.core.seal import FILES_LEFT
@@ -399,14 +413,14 @@ def recover(run_dir: Path, raw_only: bool, output: Path | None) -> Outcome:
     from sonde.data.words import count
 
     if not run_dir.is_dir():
-        what = "is a file" if run_dir.exists() else "is not there"
+        what = "is a file" if run_dir.exists() else "does not exist"
         raise DataError(
             "core.not_a_run", f"{run_dir} {what}", "give the folder of a run; its name ends in .run"
         )
     if output is not None and output.suffix != ".nc" and not output.is_dir():
         raise UsageError(
             "data.bad_output",
-            f"-o {output} is neither a dataset's name nor a folder that is there",
+            f"-o {output} is neither a dataset's name nor an existing folder",
             typed("-o", output.with_suffix(".nc")),
         )
     files = save(run_dir, output, not raw_only)
@@ -418,7 +432,7 @@ def recover(run_dir: Path, raw_only: bool, output: Path | None) -> Outcome:
     lost = sum(warning.code in _LOSSES for warning in outcome.warnings)
     outcome.verdict = f"saved {names}"
     if lost:
-        outcome.verdict += f"; what was lost is told in {count(lost, 'warning')}"
+        outcome.verdict += f"; {count(lost, 'warning')} about lost data"
     outcome.values = {
         "datasets": [{"dataset": str(file.path), "complete": file.complete} for file in files],
         "folder_removed": not run_dir.exists(),
@@ -427,9 +441,9 @@ def recover(run_dir: Path, raw_only: bool, output: Path | None) -> Outcome:
     if run_dir.exists() and not left:
         whose = run_dir.stat().st_uid
         outcome.lines.append(
-            f"{run_dir} could not be removed; it is of no further use."
+            f"{run_dir} could not be removed; it is no longer needed."
             if whose == os.geteuid()
-            else f"{run_dir} belongs to {owner_name(whose)}, and was left as it is."
+            else f"{run_dir} belongs to {owner_name(whose)}, and was not changed."
         )
     return outcome
 

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     import xarray as xr
 
 SUFFIXES = {"csv": ".csv", "json": ".json", "parquet": ".parquet", "markdown": ".md"}
-ONE_TABLE = ("csv", "parquet")  # formats whose file holds a single table
-LONGEST_TEXT_CELLS = 1 << 20  # of a table for stdout, which is held in memory
+ONE_TABLE = ("csv", "parquet")  # formats with a single table per file
+LONGEST_TEXT_CELLS = 1 << 20  # largest number of cells of a table for stdout, which is built in memory
 _ROW_GROUP = 1 << 20
 
 
 @dataclass(frozen=True)
 class Written:
-    """A file that was written: its table's name ("" when it holds all of the group's) and its rows."""
+    """A file that was written: its table's name ("" if it contains all tables of the group) and its rows."""
 
     path: Path
     table: str
@@ -40,14 +40,14 @@ class Written:
 
 @dataclass(frozen=True)
 class Converted:
-    """What became of a group: files, and tables that one file could not hold as well."""
+    """The results for a group: files, and the tables that did not fit into a single file."""
 
     files: list[Written]
     left_out: list[LongTable]
 
 
 def format_of(to: str | None, out: Path | None) -> str:
-    """The format asked for: as named, else by the output's ending.
+    """The requested format: by name, else by the output's ending.
 
     Raises
     ------
@@ -66,14 +66,14 @@ def format_of(to: str | None, out: Path | None) -> str:
 
 
 def group_tables(tree: xr.DataTree, group: str | None) -> list[LongTable]:
-    """Tables of /summary, or of the group that is named, the most telling first.
+    """Tables of /summary, or of the named group, the most informative first.
 
-    Of /summary that is the table the room names; of what no room names, that of the most dims. Those without a row
-    come last: a file of one table must not be empty where another table has something to say.
+    For /summary that is the table that the room names; without one, the table with the most dims. Tables without rows
+    come last: a file with one table must not be empty while another table has values.
 
     Raises
     ------
-    DataError  data.no_group: the dataset has no such group, or it holds nothing.
+    DataError  data.no_group: the dataset has no such group, or the group is empty.
     """
     here = [name for name in ("summary", "raw") if name in tree.children]
     chosen = group or (here[0] if here else "summary")
@@ -100,14 +100,14 @@ def to_text(tree: xr.DataTree, found: list[LongTable], to: str) -> str:
     UsageError  data.needs_output: Parquet is not text; data.too_long: more than 2^20 values.
     """
     if to == "parquet":
-        raise UsageError("data.needs_output", "Parquet is not text", "say where it goes: -o OUT.parquet")
+        raise UsageError("data.needs_output", "Parquet is not text", "name a file: -o OUT.parquet")
     if to in ONE_TABLE:
         found = found[:1]
     cells = sum(table.cells * len(table.columns) for table in found)
     if cells > LONGEST_TEXT_CELLS:
         raise UsageError(
             "data.too_long",
-            f"/{found[0].group} has up to {cells} values, too many for the terminal",
+            f"/{found[0].group} has up to {cells} values, which is too many for the terminal",
             f"write a file: -o OUT{SUFFIXES[to]}, or --group summary",
         )
     text = io.StringIO(newline="")
@@ -118,11 +118,11 @@ def to_text(tree: xr.DataTree, found: list[LongTable], to: str) -> str:
 def to_files(
     tree: xr.DataTree, found: list[LongTable], to: str, out: Path, stem: str, folder: bool = False
 ) -> Converted:
-    """Writes tables to `out`, each file whole or not at all.
+    """Write tables to `out`, each file completely or not at all.
 
-    out: a file, which gets the first table (CSV, Parquet) or all of them (JSON, Markdown); or a
-    folder, which gets a file for each table, named <stem>-<group>-<dims>.<ending>. folder: `out` is to be one,
-    and is made with its parents where it is missing.
+    out: a file, which gets the first table (CSV, Parquet) or all of them (JSON, Markdown); or a folder, which gets a
+    file for each table, named <stem>-<group>-<dims>.<ending>. folder: whether `out` is a folder; it is created with its
+    parents if it does not exist.
 
     Raises
     ------
@@ -139,9 +139,9 @@ def to_files(
             path = out / f"{stem}-{table.group}-{table.name}{SUFFIXES[to]}"
             files.append(Written(path, table.name, _write(path, tree, [table], to)))
         return Converted(files, [])
-    taken = found[:1] if to in ONE_TABLE else found
-    name = taken[0].name if to in ONE_TABLE else ""
-    return Converted([Written(out, name, _write(out, tree, taken, to))], found[len(taken) :])
+    written = found[:1] if to in ONE_TABLE else found
+    name = written[0].name if to in ONE_TABLE else ""
+    return Converted([Written(out, name, _write(out, tree, written, to))], found[len(written) :])
 
 
 @contextlib.contextmanager
@@ -213,7 +213,7 @@ def _dumps(value: Any) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity."""
+    """None for NaN and infinity, which JSON does not have."""
     if isinstance(value, float):
         return value if np.isfinite(value) else None if value != value else str(value)
     if isinstance(value, Mapping):
@@ -275,18 +275,18 @@ def _write_parquet(path: Path, tree: xr.DataTree, table: LongTable) -> int:
         fields.append(
             arrow.field(column.name, kind, metadata={"units": column.units, "long_name": column.long_name})
         )
-    said = {"sonde": _dumps({"group": table.group, "attributes": dataset.attrs(tree)})}
-    schema = arrow.schema(fields, metadata=said)
-    rows = held = 0
+    metadata = {"sonde": _dumps({"group": table.group, "attributes": dataset.attrs(tree)})}
+    schema = arrow.schema(fields, metadata=metadata)
+    rows = pending = 0
     waiting: list[Any] = []
     with arrow.parquet.ParquetWriter(path, schema, compression="zstd") as writer:
 
         def flush() -> None:
-            nonlocal held
+            nonlocal pending
             if waiting:
                 writer.write_table(arrow.Table.from_batches(waiting, schema))
             waiting.clear()
-            held = 0
+            pending = 0
 
         for block in table.blocks():
             arrays = [
@@ -294,8 +294,8 @@ def _write_parquet(path: Path, tree: xr.DataTree, table: LongTable) -> int:
                 for column, field in zip(block, schema)
             ]
             waiting.append(arrow.record_batch(arrays, schema=schema))
-            rows, held = rows + len(block[0]), held + len(block[0])
-            if held >= _ROW_GROUP:
+            rows, pending = rows + len(block[0]), pending + len(block[0])
+            if pending >= _ROW_GROUP:
                 flush()
         flush()
     return rows

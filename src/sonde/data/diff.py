@@ -1,4 +1,4 @@
-"""`sonde data diff`: where two datasets of one schema differ beyond their intervals, and what else does."""
+"""`sonde data diff`: where two datasets of one schema differ beyond their intervals, and in which other ways."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from sonde.core.room import find_room
 if TYPE_CHECKING:
     import xarray as xr
 
-LEVEL = 0.95  # of the intervals in /summary
+LEVEL = 0.95  # confidence level of the intervals in /summary
 _Z = 1.959963984540054  # normal quantile of 0.975
-_Z_POWER = 0.8416212335729143  # of 0.8
+_Z_POWER = 0.8416212335729143  # normal quantile of 0.8
 
-# Root attributes of every room that tell this run from others of the same kind on the same machine, not the machine.
+# Root attributes of every room that differ between runs of one kind on one machine, and do not describe the machine.
 _OF_THE_RUN = frozenset(
     (
         "schema",
@@ -41,10 +41,10 @@ _OF_THE_RUN = frozenset(
 
 @dataclass(frozen=True)
 class Compared:
-    """One variable in both datasets. Arrays are over the cells both have; `cell` names one of them.
+    """One variable in both datasets. Arrays are over the common cells; `cell` names one of them.
 
-    ratio: b over a. differs: beyond intervals, beyond what matters, and by false-discovery control. mde:
-    median over cells of the relative change that would be found in four cases of five; NaN without intervals.
+    ratio: b over a. differs: beyond intervals, beyond `matters`, and by false-discovery control. mde: median over cells
+    of the relative change that is detected with 80 % power; NaN without intervals.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Compared:
         return {dim: self.labels[dim][at].item() for dim, at in zip(self.dims, index)}
 
     def worst(self) -> tuple[int, ...]:
-        """Position of the cell that differs most among those that differ."""
+        """The position of the cell with the largest difference among those that differ."""
         with np.errstate(divide="ignore", invalid="ignore"):
             size = np.where(self.differs, np.abs(np.log(np.abs(self.ratio))), -np.inf)
         return tuple(int(k) for k in np.unravel_index(int(np.argmax(size)), size.shape))
@@ -75,7 +75,7 @@ class Compared:
 
 @dataclass
 class Difference:
-    """What was compared, variable by variable, and (name, a, b) of attributes that differ."""
+    """The comparison, variable by variable, and (name, a, b) of attributes that differ."""
 
     compared: list[Compared] = field(default_factory=list)
     machine: list[tuple[str, Any, Any]] = field(default_factory=list)
@@ -83,7 +83,7 @@ class Difference:
 
 
 def compare(a: xr.DataTree, b: xr.DataTree, matters: float = 0.05) -> Difference:
-    """Compares /summary of two datasets cell by cell, and their attributes.
+    """Compare /summary of two datasets cell by cell, and their attributes.
 
     A cell differs when its intervals do not overlap, the change is at least `matters`, and it survives
     false-discovery control at 5 % over all cells of all variables. Its p value follows from the widths of the
@@ -97,8 +97,8 @@ def compare(a: xr.DataTree, b: xr.DataTree, matters: float = 0.05) -> Difference
 
     Raises
     ------
-    DataError  data.other_schema, data.other_kind: not of one schema, or kind; core.no_summary;
-    data.nothing_shared: no cell in common.
+    DataError  data.other_schema, data.other_kind: different schemas or kinds; core.no_summary; data.nothing_shared: no
+    common cell.
 
     Source: Benjamini & Hochberg 1995 for the control.
     """
@@ -128,7 +128,7 @@ def compare(a: xr.DataTree, b: xr.DataTree, matters: float = 0.05) -> Difference
         raise DataError(
             "data.nothing_shared",
             "the two datasets share no cell with an interval",
-            "measure the same again: sizes and ranks, or variants",
+            "measure the same sizes and ranks, or variants, again",
         )
     adjusted = _adjusted([pair.p for pair in pairs])
     for pair, q in zip(pairs, adjusted):
@@ -150,7 +150,7 @@ def compare(a: xr.DataTree, b: xr.DataTree, matters: float = 0.05) -> Difference
 
 
 def judged(summary: xr.Dataset) -> list[str]:
-    """Variables with an interval: those that a verdict can be given on."""
+    """Variables with an interval: a verdict is possible for these."""
     return [
         str(name)
         for name in summary.data_vars
@@ -165,7 +165,7 @@ def of_the_run(attrs: Mapping[str, Any]) -> frozenset[str]:
 
 
 def machine_changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    """Root attributes that differ, but for those of the run itself and floats, which are measurements."""
+    """Root attributes that differ, except those of the run itself, and floats, which are measurements."""
     differing = of_the_run(a) | of_the_run(b)
     names = [name for name in dict.fromkeys((*a, *b)) if name not in differing]
     changes = [(name, a.get(name, "not recorded"), b.get(name, "not recorded")) for name in names]
@@ -177,7 +177,7 @@ def machine_changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[tuple[st
 
 
 def findings(found: Difference, files: tuple[str, str], room: str) -> list[Finding]:
-    """A finding for each variable that differs somewhere."""
+    """A finding for each variable with a difference."""
     from sonde.data.words import quantity, share
 
     known = find_room(room)
@@ -225,16 +225,16 @@ class _Pair:
 
 
 def _aligned(name: str, old: xr.Dataset, new: xr.Dataset, warnings: list[Warning]) -> _Pair | None:
-    """Both estimates and their intervals on the cells the datasets share; None when there is none."""
+    """Both estimates and their intervals on the common cells; None if there are none."""
     units = [str(data[name].attrs.get("units", "")) for data in (old, new)]
     if units[0] != units[1]:
         warnings.append(
-            Warning("data.other_units", f"{name} is in {units[0]!r} and in {units[1]!r}; left out")
+            Warning("data.other_units", f"{name} has the units {units[0]!r} and {units[1]!r}; it is left out")
         )
         return None
     if old[name].dims != new[name].dims:
-        said = f"{name} has other dims in the two datasets; it is left out"
-        warnings.append(Warning("data.other_dims", said))
+        evidence = f"{name} has other dims in the two datasets; it is left out"
+        warnings.append(Warning("data.other_dims", evidence))
         return None
     dims = tuple(map(str, old[name].dims))
     where_a, where_b, labels = [], [], {}
@@ -245,7 +245,7 @@ def _aligned(name: str, old: xr.Dataset, new: xr.Dataset, warnings: list[Warning
             lacking = Warning(
                 "data.not_all_shared",
                 f"along {dim} the datasets share {len(shared)} of {len(first)} and {len(second)} positions",
-                "only what both have is compared",
+                "only the common positions are compared",
             )
             if lacking not in warnings:
                 warnings.append(lacking)
@@ -273,7 +273,7 @@ def _labels(data: xr.Dataset, dim: str) -> np.ndarray:
 
 
 def _adjusted(groups: list[np.ndarray]) -> list[np.ndarray]:
-    """False-discovery-adjusted p values over all groups together; 1 where there is none."""
+    """False-discovery-adjusted p values over all groups together; 1 for a missing value."""
     flat = np.concatenate([group.ravel() for group in groups])
     known = np.isfinite(flat)
     adjusted = np.ones(len(flat))
@@ -284,22 +284,22 @@ def _adjusted(groups: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def middle(values: np.ndarray) -> float:
-    """Median of the finite values; NaN when there is none."""
+    """Median of the finite values; NaN without any."""
     return stats.median(values[np.isfinite(values)])
 
 
 def _doubts(a: xr.DataTree, b: xr.DataTree) -> Iterator[Warning]:
-    """Why a difference may be none of the machine's."""
+    """Reasons why a difference may not come from the machine."""
     old, new = dataset.attrs(a), dataset.attrs(b)
     for name, what in (("mode", "modes"), ("op", "operations"), ("agent", "agents"), ("hostlist", "hosts")):
         if name in old and name in new and old[name] != new[name]:
             yield Warning(
                 f"data.other_{what}",
-                f"the datasets are of other {what}: {old[name]} and {new[name]}",
-                "cells are matched by their coordinates all the same",
+                f"the datasets differ in {what}: {old[name]} and {new[name]}",
+                "cells are matched by their coordinates nevertheless",
             )
-    for which, said in (("first", old), ("second", new)):
-        if not said.get("complete", 1):
+    for which, attrs in (("first", old), ("second", new)):
+        if not attrs.get("complete", 1):
             yield Warning(
                 "data.incomplete", f"the {which} dataset is incomplete", "cells without data are left out"
             )

@@ -36,25 +36,25 @@ WHAT = (
     "size",
     "agent",
     "period_s",
-)  # of noise: runs of other loops or agents tell nothing
-FEWEST = 5  # earlier runs, below which nothing can be said
+)  # of noise: runs with other loops or agents are not comparable
+FEWEST = 5  # smallest number of earlier runs for a verdict
 ALPHA, POWER = 0.05, 0.8
-# A value counts as changed only where it is this many times as far off as in earlier runs: how heavy the tails of a
-# machine's runs are, five or six of them do not show. With tails as heavy as Student's t with 3 degrees of freedom, one
-# clean run in 21 is that far off after six (1 / (1 + 6 * 1.5^3)).
+# A value counts as changed only if it is this many times as far off as in earlier runs: five or six runs do not show
+# how heavy the tails of a machine's runs are. With tails as heavy as Student's t with 3 degrees of freedom, one clean
+# run in 21 is that far off after six (1 / (1 + 6 * 1.5^3)).
 CLEAR_OF_RUNS = 1.5
-# A host counts as changed only where it is this many times as far off as any host was before. With six earlier runs and
+# A host counts as changed only if it is this many times as far off as any host was before. With six earlier runs and
 # tails as heavy as Student's t with 3 degrees of freedom, one clean run in 49 has such a host (1 / (1 + 6 * 2^3)).
 CLEAR_OF_HOSTS = 2.0
 _FORMAT = 3
 _COLUMNS = ["file", "size", "mtime_ns", "said", "error"]
 _SIMULATED = 20_000
-_QUANTILE_CELLS = 20  # below these, a 95 % quantile over cells is the maximum
+_QUANTILE_CELLS = 20  # with fewer cells, a 95 % quantile over cells is the maximum
 
 
 @dataclass(frozen=True)
 class Scalar:
-    """One number that stands for a run. better: "lower", "higher", or "" where neither is."""
+    """One number that represents a run. better: "lower", "higher", or "" if neither is better."""
 
     name: str
     value: float
@@ -64,7 +64,7 @@ class Scalar:
 
 @dataclass(frozen=True)
 class PastRun:
-    """A dataset of the folder. key: what must agree for two runs to be comparable."""
+    """A dataset of the folder. key: the values that must agree for two runs to be comparable."""
 
     file: str
     schema: str
@@ -85,10 +85,10 @@ class PastRun:
 class Trend:
     """The newest value of one scalar against earlier comparable runs.
 
-    median: of the earlier runs; of a host, times how the other hosts changed. change: relative to that. p: two-sided,
-    of a value that far away by chance; adjusted over all of one family (wholes, labels, hosts) of all kinds. mde: the
-    relative change that would be found in four cases of five. beyond: clearly outside what was seen before.
-    host, at: whose value, and at which size; empty for a value of the whole run.
+    median: of the earlier runs; for a host, multiplied by the change of the other hosts. change: relative to that. p:
+    two-sided, for a value that far away by chance; adjusted over all of one family (wholes, labels, hosts) of all
+    kinds. mde: the relative change that is detected with 80 % power. beyond: significantly outside the earlier values.
+    host, at: the host and the size of the value; empty for a value of the whole run.
     """
 
     scalar: Scalar
@@ -102,7 +102,7 @@ class Trend:
     at: str = ""
 
     def worse(self, matters: float) -> bool:
-        """Whether this is a regression; where no direction is better, whether it is a change at all."""
+        """Whether this is a regression; if no direction is better, whether it is a change at all."""
         towards = {"lower": self.change > 0, "higher": self.change < 0}.get(self.scalar.better, True)
         return towards and self.beyond and abs(self.change) >= matters and self.p <= ALPHA
 
@@ -125,7 +125,7 @@ class Judged:
 
 @dataclass
 class History:
-    """Runs of a folder, oldest first; the newest of each kind, judged; what could not be read."""
+    """Runs of a folder, oldest first; the newest run of each kind, judged; warnings about unreadable files."""
 
     runs: list[PastRun]
     judged: list[Judged]
@@ -134,33 +134,32 @@ class History:
 
 
 def history(folder: Path) -> History:
-    """Reads a folder's runs by its index, and compares the newest of each kind with the earlier ones.
+    """Read a folder's runs by its index, and compare the newest of each kind with the earlier ones.
 
-    The index `.sonde-history.sqlite` is made, kept up to date by size and time of change, and made again when
-    it is damaged. In a folder that cannot be written it lives in memory.
+    The index `.sonde-history.sqlite` is created, updated by size and time of change, and created again if it is
+    damaged. In a folder that cannot be written it is in memory only.
 
     Raises
     ------
-    DataError  data.no_folder: it is not a folder; data.no_runs: no dataset is in it.
+    DataError  data.no_folder: it is not a folder; data.no_runs: it contains no dataset.
     """
     if not folder.is_dir():
-        raise DataError(
-            "data.no_folder", f"{folder} is not a folder", "give the folder that holds the datasets"
-        )
+        raise DataError("data.no_folder", f"{folder} is not a folder", "give the folder of the datasets")
     runs, warnings, read = _indexed(folder)
     if not runs:
         raise DataError(
             "data.no_runs",
             f"no dataset in {folder} can be read" if warnings else f"there is no dataset in {folder}",
-            "sonde data validate FILE says why" if warnings else "give the folder that holds the .nc files",
+            "sonde data validate FILE shows the reason" if warnings else "give the folder of the .nc files",
         )
     runs.sort(key=lambda run: (run.created, run.file))
     return History(runs, judge(runs), warnings, read)
 
 
 def findings(found: History, folder: Path, matters: float = 0.05) -> list[Finding]:
-    """Lists what is worse in a newest run than in all before, and what changed: each host, each value of the run as a
-    whole, and each size where the whole shows nothing."""
+    """Findings about values that are worse in a newest run than in all before, and the attributes that changed: for
+    each host, for each value of the run as a whole, and for each size if the whole run shows no change.
+    """
     out = []
     for one in found.judged:
         hosts: dict[str, list[Trend]] = {}
@@ -177,7 +176,7 @@ def findings(found: History, folder: Path, matters: float = 0.05) -> list[Findin
         out += [_finding(one, trend, folder) for trend in whole]
         shown = {_variable(trend.scalar.name) for trend in whole}
         if hosts:
-            continue  # a size that is slow beside a slow host has its cause there
+            continue  # if a host is slow as well, it is the cause of a slow size
         out += [
             _finding(one, trend, folder)
             for trend in one.labels
@@ -187,8 +186,9 @@ def findings(found: History, folder: Path, matters: float = 0.05) -> list[Findin
 
 
 def _explained(trend: Trend, hosts: dict[str, list[Trend]], one: Judged, matters: float) -> bool:
-    """Whether slow hosts are why a value of the whole run is worse: their cells are in it, and the middle one of the
-    hosts is at no label worse than before."""
+    """Whether slow hosts explain why a value of the whole run is worse: their cells are in it, and the median host is
+    at no label worse than before.
+    """
     name = _variable(trend.scalar.name)
     mine = {at for at, now in one.newest.hosts.items() if _variable(at) == name}
     if not any(_variable(slow.scalar.name) == name for trends in hosts.values() for slow in trends):
@@ -226,7 +226,7 @@ def _host_finding(one: Judged, host: str, trends: list[Trend], folder: Path) -> 
     return Finding(
         "data.regression",
         f"{one.newest.file}: host {host}: {_variable(scalar.name)}{at} is {quantity(scalar.value, scalar.units)}, "
-        f"{share(worst.change)} from what {worst.earlier} earlier runs and the other hosts let expect{others}; "
+        f"{share(worst.change)} from the value expected from {worst.earlier} earlier runs and the other hosts{others}; "
         f"changed since: {_changed(one)}",
         {
             **_evidence(one, worst),
@@ -246,7 +246,7 @@ def _host_finding(one: Judged, host: str, trends: list[Trend], folder: Path) -> 
 
 
 def _changed(one: Judged) -> str:
-    return ", ".join(name for name, _, _ in one.changed) or "nothing that is recorded"
+    return ", ".join(name for name, _, _ in one.changed) or "no recorded attribute"
 
 
 def _evidence(one: Judged, trend: Trend) -> dict[str, Any]:
@@ -302,7 +302,9 @@ def _followed(newest: dict[str, Scalar], earlier: list[dict[str, Scalar]]) -> li
 
 
 def _followed_hosts(newest: PastRun, earlier: list[PastRun]) -> list[Trend]:
-    """Each host at each label, beside the other hosts of its run: what all hosts share is of the run, not of a host."""
+    """Each host at each label, relative to the other hosts of its run: a change that all hosts share belongs to the
+    run, not to a host.
+    """
     parts: list[tuple[HostSlice, list[str], np.ndarray, Pooled]] = []
     names = []
     for name, now in newest.hosts.items():
@@ -344,13 +346,13 @@ def _followed_hosts(newest: PastRun, earlier: list[PastRun]) -> list[Trend]:
 
 
 def _furthest(parts: list[np.ndarray]) -> float:
-    """The widest distance over all labels; the runs of all labels count as the same ones."""
+    """The largest distance over all labels; the runs of all labels count as the same ones."""
     shortest = min((len(part) for part in parts), default=0)
     return widest(np.max([part[:shortest] for part in parts], axis=0)) if shortest else 0.0
 
 
 def widest(distances: np.ndarray) -> float:
-    """The largest of (n,) distances, but for one in ten: a bad run of the past must not hide those to come."""
+    """The largest of (n,) distances, except for one in ten: a bad run of the past must not hide later ones."""
     return float(np.sort(distances)[-1 - len(distances) // 10])
 
 
@@ -360,9 +362,10 @@ def _positive(values: dict[str, float], host: str) -> bool:
 
 @dataclass(frozen=True)
 class Pooled:
-    """New values of many short series of one spread. p: (series,) two-sided. far: (series,) the distances from the
-    series' medians, and detectable: the one that is found in four cases of five, both in the unit of the values.
-    furthest: (runs,) the largest distance in each earlier run, in spreads."""
+    """New values of many short series with one spread. p: (series,) two-sided. far: (series,) the distances from the
+    series' medians, and detectable: the distance that is detected with 80 % power, both in the unit of the values.
+    furthest: (runs,) the largest distance in each earlier run, in spreads.
+    """
 
     p: np.ndarray
     far: np.ndarray
@@ -372,14 +375,14 @@ class Pooled:
 
 
 def pooled_prediction(rests: np.ndarray, now: np.ndarray) -> Pooled:
-    """Whether new values fit many short series of one spread, which a few runs show well.
+    """Test whether new values fit many short series with one spread, which a few runs are enough to estimate.
 
-    The spread is the MAD of all rests, corrected for the median that each series lost, and is held against Student's
-    t; the degrees of freedom are 37 % of those that are left, the efficiency of a MAD.
+    The spread is the MAD of all rests, corrected for the median that each series lost. The test statistic is Student's
+    t; its degrees of freedom are 37 % of the remaining ones, the efficiency of a MAD.
 
     Parameters
     ----------
-    rests : (runs, series) float, each series without its median; NaN where a run has none
+    rests : (runs, series) float, each series minus its median; NaN if a run has no value
     now : (series,) float, the new values without those medians, same unit
     """
     from scipy.stats import t
@@ -399,14 +402,15 @@ def pooled_prediction(rests: np.ndarray, now: np.ndarray) -> Pooled:
 
 @functools.cache
 def _rest_mad(n: int) -> float:
-    """The median distance of n normal values of spread 1 from their own median, simulated."""
+    """The median distance of n normal values with spread 1 from their own median, simulated."""
     drawn = np.random.default_rng(20261128 + n).standard_normal((_SIMULATED, n))
     return float(np.median(np.abs(drawn - np.median(drawn, axis=1, keepdims=True))))
 
 
 def _adjust(judged_: list[Judged]) -> None:
-    """False-discovery control over each family of all kinds: a folder of many must not cry wolf, and what is followed
-    for a thousand hosts must not hide what the whole run shows."""
+    """False-discovery control over each family of all kinds: a folder with many values must not give false alarms, and
+    the values of a thousand hosts must not hide a change of the whole run.
+    """
     from scipy.stats import false_discovery_control
 
     for family in ("trends", "labels", "hosts"):
@@ -438,11 +442,11 @@ def _trend(scalar: Scalar, before: list[float]) -> Trend:
 
 
 def prediction(earlier: np.ndarray, now: float) -> tuple[float, float]:
-    """Whether a new value fits earlier ones: its robust p value, and the change found in four cases of five.
+    """Test whether a new value fits earlier ones: its robust p value, and the change that is detected with 80 % power.
 
-    The distance from the median in units of 1.4826 MAD is held against the same statistic of simulated normal
-    samples of that size, so that few runs are not asked for more than they can tell. When all earlier values
-    are equal, any other value is infinitely far.
+    The distance from the median in units of 1.4826 MAD is compared with the same statistic of simulated normal samples
+    of that size, so that the verdict accounts for the small number of runs. If all earlier values are equal, any other
+    value is infinitely far.
 
     Parameters
     ----------
@@ -464,14 +468,14 @@ def prediction(earlier: np.ndarray, now: float) -> tuple[float, float]:
 
 @functools.cache
 def _calibration(n: int) -> tuple[np.ndarray, float]:
-    """|robust z| of a normal value after n others, simulated; the shift in sigma that is found with POWER."""
+    """|robust z| of a normal value after n others, simulated; the shift in sigma that is detected with POWER."""
     random = np.random.default_rng(20261120 + n)
     drawn = random.standard_normal((_SIMULATED, n))
     new = random.standard_normal(_SIMULATED)
     middle = np.median(drawn, axis=1)
     spread = 1.4826 * np.median(np.abs(drawn - middle[:, None]), axis=1)
     far = np.abs(new - middle) / spread
-    # A shift d is found when (new + d - middle) / spread reaches the threshold.
+    # A shift d is detected if (new + d - middle) / spread reaches the threshold.
     needed = np.quantile(far, 1 - ALPHA) * spread - (new - middle)
     return far, float(np.quantile(needed, POWER))
 
@@ -491,7 +495,7 @@ def changes(newest: PastRun, earlier: list[PastRun]) -> list[tuple[str, Any, Any
 
 
 def read_run(path: Path) -> PastRun:
-    """What history keeps of a dataset.
+    """The part of a dataset that the history stores.
 
     Raises
     ------
@@ -567,7 +571,7 @@ def _hosts(text: str) -> int:
 
 
 def scalars_of(summary: xr.Dataset) -> dict[str, Scalar]:
-    """Single values, and of each variable with an interval the median and the 95 % quantile over cells, by name."""
+    """Single values, and for each variable with an interval the median and the 95 % quantile over cells, by name."""
     return {scalar.name: scalar for scalar in _scalars(summary)}
 
 
@@ -612,7 +616,7 @@ _DAMAGE = (
 
 
 def _indexed(folder: Path) -> tuple[list[PastRun], list[Warning], int]:
-    """All runs of the folder. What the index knows already is not opened again."""
+    """All runs of the folder. Datasets that the index already contains are not opened again."""
     path = folder / INDEX
     ways: list[Callable[[Path], sqlite3.Connection]] = (
         [_kept, _copied, _empty] if _may_keep(folder) else [_empty]
@@ -625,11 +629,11 @@ def _indexed(folder: Path) -> tuple[list[PastRun], list[Warning], int]:
                 read = _refresh(index, folder)
                 return *_load(index), read
         except (sqlite3.OperationalError, OSError):
-            # Locked, or not writable: the next way needs less of the file.
+            # Locked, or not writable: the next attempt needs fewer rights.
             if not ways:
                 raise
         except _DAMAGE:
-            # Damaged. An index holds nothing that the datasets do not.
+            # Damaged. An index contains nothing that the datasets do not contain.
             if connect is _kept and not anew and not _removed(path):
                 continue
             if connect is _empty:
@@ -639,16 +643,16 @@ def _indexed(folder: Path) -> tuple[list[PastRun], list[Warning], int]:
 
 
 def _may_keep(folder: Path) -> bool:
-    """Whether the index may be opened in the folder. SQLite follows links: it would write to the file they lead to.
+    """Whether the index may be opened in the folder. SQLite follows links: it would write to their target.
 
-    A group may share a folder and its index. Root keeps no index in a folder of another user, who could put a link
+    A group may share a folder and its index. Root stores no index in a folder of another user, who could create a link
     there at any moment.
     """
     try:
-        with Folder(folder) as held:
-            facts = [held.facts(f"{INDEX}{suffix}") for suffix in ("", "-journal", "-wal", "-shm")]
+        with Folder(folder) as opened:
+            facts = [opened.facts(f"{INDEX}{suffix}") for suffix in ("", "-journal", "-wal", "-shm")]
             plain = all(one is None or (stat.S_ISREG(one.st_mode) and one.st_nlink == 1) for one in facts)
-            return plain and (held.is_own or os.geteuid() != 0)
+            return plain and (opened.is_own or os.geteuid() != 0)
     except OSError:
         return False
 
@@ -666,7 +670,7 @@ def _kept(path: Path) -> sqlite3.Connection:
     """The index in its file."""
     index = sqlite3.connect(path, timeout=5)
     try:
-        index.execute("BEGIN IMMEDIATE")  # fails where it cannot be written, before anything is read
+        index.execute("BEGIN IMMEDIATE")  # fails if it cannot be written, before anything is read
         if not _is_current(index):
             _create(index)
     except BaseException:
@@ -679,8 +683,8 @@ def _copied(path: Path) -> sqlite3.Connection:
     """A copy, in memory, of an index that can only be read."""
     index = sqlite3.connect(":memory:")
     try:
-        with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as kept:
-            kept.backup(index)
+        with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as stored:
+            stored.backup(index)
         if not _is_current(index):
             _create(index)
     except BaseException:
@@ -710,7 +714,7 @@ def _create(index: sqlite3.Connection) -> None:
 
 
 def _refresh(index: sqlite3.Connection, folder: Path) -> int:
-    """Brings the index up to date; returns how many datasets were opened for that."""
+    """Update the index; returns the number of datasets that were opened."""
     rows = index.execute("SELECT file, size, mtime_ns FROM run")
     known = {os.fsdecode(file): (size, time) for file, size, time in rows}  # a name is bytes
     here: dict[str, tuple[int, int]] = {}
@@ -722,13 +726,13 @@ def _refresh(index: sqlite3.Connection, folder: Path) -> int:
         index.execute("DELETE FROM run WHERE file = ?", (os.fsencode(file),))
     fresh = [file for file, stamp in here.items() if known.get(file) != stamp]
     for file in fresh:
-        said, error = None, None
+        stored, error = None, None
         try:
-            said = json.dumps(_said(read_run(folder / file)))
+            stored = json.dumps(_said(read_run(folder / file)))
         except DataError as failed:
             error = encodable(failed.what)
         index.execute(
-            "REPLACE INTO run VALUES (?, ?, ?, ?, ?)", (os.fsencode(file), *here[file], said, error)
+            "REPLACE INTO run VALUES (?, ?, ?, ?, ?)", (os.fsencode(file), *here[file], stored, error)
         )
     index.commit()
     return len(fresh)
@@ -736,15 +740,15 @@ def _refresh(index: sqlite3.Connection, folder: Path) -> int:
 
 def _load(index: sqlite3.Connection) -> tuple[list[PastRun], list[Warning]]:
     runs, warnings = [], []
-    for name, said, error in index.execute("SELECT file, said, error FROM run ORDER BY file"):
+    for name, stored, error in index.execute("SELECT file, said, error FROM run ORDER BY file"):
         file = os.fsdecode(name)
         if error is not None:
             warnings.append(Warning("data.unreadable_run", error, typed("sonde", "data", "validate", file)))
             continue
-        kept = json.loads(said)
+        fields = json.loads(stored)
         for family, kind in (("scalars", Scalar), ("labels", Scalar), ("hosts", HostSlice)):
-            kept[family] = {name: kind(**one) for name, one in kept[family].items()}
-        runs.append(PastRun(file=file, **kept))
+            fields[family] = {name: kind(**one) for name, one in fields[family].items()}
+        runs.append(PastRun(file=file, **fields))
     return runs, warnings
 
 

@@ -1,4 +1,4 @@
-"""`sonde data recover`: datasets from what a killed run, or a seal that failed, left in a run's folder."""
+"""`sonde data recover`: datasets from a run's folder after the run was killed or its saving failed."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from sonde.data import rooms
 
 
 def recover(run_dir: Path, out: Path | None = None, analyse: bool = True) -> list[SealedFile]:
-    """Saves what a run's folder holds and removes it. Datasets of killed runs say `complete` 0.
+    """Save the data in a run's folder, and remove the folder. Datasets of killed runs have `complete` 0.
 
-    run_dir: the folder. out: the dataset, or a folder for it; by default where the run would have put it.
+    run_dir: the folder. out: the dataset, or a folder for it; by default the path that the run would have used.
     analyse: compute /summary.
 
     Raises
     ------
-    UsageError  data.would_replace: another run's dataset is there.
-    DataError, EnvironmentFailure  as `seal.seal`; the folder is then as it was. core.busy, too, while a rank
-    still writes.
+    UsageError  data.would_replace: the dataset of another run has this name.
+    DataError, EnvironmentFailure  as `seal.seal`; the folder is then unchanged. core.busy also while a rank still
+    writes.
 
-    A folder of another user is only read: it stays as it is.
+    A folder of another user is only read, and stays unchanged.
     """
     with seal.hold(run_dir) as held:
         if (done := seal.finish(run_dir, held)) is not None:
@@ -41,21 +41,21 @@ def recover(run_dir: Path, out: Path | None = None, analyse: bool = True) -> lis
             if path.exists() and not _same_run(path, run):
                 raise UsageError(
                     "data.would_replace",
-                    f"{path} is there already, and is not of this run{f' ({part})' if part else ''}",
+                    f"{path} exists already, and belongs to another run{f' ({part})' if part else ''}",
                     f"choose another name: {typed('sonde', 'data', 'recover', run_dir, '-o', 'ELSEWHERE.nc')}",
                 )
-        with put_off(f"data: interrupted; {run_dir} is as it was") as asked:
+        with put_off(f"data: interrupted; {run_dir} is unchanged") as asked:
             return seal.seal(run_dir, target, schema, analyse=analyse, held=held, progress=asked.leave)
 
 
 def default_target(run_dir: Path) -> Path:
-    """Where a run would have put its dataset: "a.run" belongs to "a.nc" beside it."""
+    """The path that a run would have used for its dataset: "a.run" belongs to "a.nc" next to it."""
     folder = run_dir if run_dir.suffix == ".run" else run_dir.resolve()
     return folder.with_suffix(".nc") if folder.suffix == ".run" else folder.with_name(f"{folder.name}.nc")
 
 
 def _refuse_while_written(run: Folder) -> None:
-    """Raises core.busy where a rank has its block file open: its parent may be dead, and it not yet."""
+    """Raise core.busy if a rank has its block file open: the rank may outlive its parent for a while."""
     for name in run.names():
         if not name.endswith(".blk"):
             continue
@@ -65,8 +65,8 @@ def _refuse_while_written(run: Folder) -> None:
         except BlockingIOError:
             raise EnvironmentFailure(
                 "core.busy",
-                f"{run.path / name} is still being written: a rank of the run goes on",
-                "wait until it has noticed that its parent is gone, then try again",
+                f"{run.path / name} is still being written: a rank of the run is still active",
+                "wait until it has noticed the end of its parent, then try again",
             ) from None
         except OSError:  # no locks here, or only for writers
             continue
@@ -78,7 +78,7 @@ def _same_run(path: Path, run: seal.Run) -> bool:
             found = dataset.attrs(tree)
     except DataError:
         return False
-    said = {
+    recorded = {
         name: run.attrs[name] for name in ("run_id", "created_utc", "command", "seed") if name in run.attrs
     }
-    return bool(said) and all(found.get(name) == value for name, value in said.items())
+    return bool(recorded) and all(found.get(name) == value for name, value in recorded.items())

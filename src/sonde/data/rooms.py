@@ -1,4 +1,4 @@
-"""Rooms by name: what generic verbs must know of the room whose dataset they are given."""
+"""Rooms by name: what generic verbs need from the room of a dataset."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def schema(room: str) -> RoomSchema:
     if found is None:
         raise DataError(
             "data.unknown_room",
-            f"the dataset is of room '{room}', which this Sonde does not have",
-            "use the Sonde that made it, or a newer one",
+            f"the dataset belongs to the room '{room}', which this Sonde does not have",
+            "use the version of Sonde that wrote it, or a newer one",
         )
     return found
 
 
 def leading_dims(tree: xr.DataTree) -> Sequence[tuple[str, ...]]:
-    """Dims of the tables that say most of a dataset's /summary, by the word of its room; [] where it has none."""
+    """Dims of the most informative tables of a dataset's /summary, as its room names them; [] if it names none."""
     try:
-        told = getattr(schema(dataset.schema_of(tree)[0]), "leading_dims", None)
-    except DataError:  # a room of another Sonde: its numbers can be had all the same
+        dims_of = getattr(schema(dataset.schema_of(tree)[0]), "leading_dims", None)
+    except DataError:  # a room of another Sonde: its numbers can still be read
         return []
-    return cast("Sequence[tuple[str, ...]]", told(tree)) if told is not None else []
+    return cast("Sequence[tuple[str, ...]]", dims_of(tree)) if dims_of is not None else []

@@ -1,4 +1,6 @@
-"""Parts of a summary that `sonde data history` follows besides the whole: each size (or variant, …), and each host."""
+"""Parts of a summary that `sonde data history` follows in addition to the whole: each size (or variant, …), and each
+host.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ from sonde.data.words import quantity
 if TYPE_CHECKING:
     import xarray as xr
 
-MAX_LABELS = 256  # of one axis; a longer one is not a list of sizes or variants
-MIN_HOSTS = 3  # of two, neither can be compared with the others
+MAX_LABELS = 256  # per axis; a longer axis is not a list of sizes or variants
+MIN_HOSTS = 3  # with two hosts, neither can be compared with the others
 _PLACES = ("src", "dst", "rank")  # axes over ranks; each rank is on a host
 
 
@@ -31,9 +33,8 @@ class LabelSlice:
 @dataclass(frozen=True)
 class HostSlice:
     """One value for each host, at one label or over all of them (at == "").
-
-    values: host -> the better quartile of its cells with other hosts, in `units`. A cell with a sick host at its
-    other end is slow for that one's sake, so the better quartile stays a host's own while fewer than three in four
+    values: host -> the better quartile of its cells with other hosts, in `units`. A cell with a sick host at its other
+    end is slow because of that host. The better quartile still describes the host itself while fewer than three in four
     of its cells lead to sick hosts.
     """
 
@@ -45,7 +46,7 @@ class HostSlice:
 
 
 def label_slices(name: str, variable: xr.DataArray) -> Iterator[LabelSlice]:
-    """A slice for each label of each named axis, where there are two labels or more."""
+    """A slice for each label of each named axis with two labels or more."""
     units = str(variable.attrs.get("units", ""))
     for axis in _named(variable):
         if variable.sizes[axis] < 2:
@@ -58,7 +59,7 @@ def label_slices(name: str, variable: xr.DataArray) -> Iterator[LabelSlice]:
 
 
 def host_slices(name: str, variable: xr.DataArray, hosts: np.ndarray, better: str) -> Iterator[HostSlice]:
-    """A slice for each label of the axis that has the most (the sizes), or one where no axis has labels.
+    """A slice for each label of the axis with the most labels (the sizes), or one slice if no axis has labels.
 
     hosts: the host of each rank, (ranks,) str; better: "lower" or "higher".
     """

@@ -1,4 +1,4 @@
-"""Long form: a group of a dataset as tables with one row a value, read in bounded memory."""
+"""Long form: a group of a dataset as tables with one row per value, read in bounded memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _READ_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its name, SI unit ("" for none), what it is, and its kind: "int", "float" or "text"."""
+    """A column: its name, SI unit ("" for no unit), description, and kind: "int", "float" or "text"."""
 
     name: str
     units: str
@@ -34,21 +34,21 @@ class Column:
 
 @dataclass(frozen=True)
 class LongTable:
-    """All variables of a group that have the same dims: a column for each dim, then one for each variable.
+    """All variables of a group with the same dims: a column for each dim, then one for each variable.
 
-    A dim's column holds its coordinate, or the position along it. Rows in which every variable is missing
-    (NaN, or the variable's fill value) are left out: a dataset pads series of unequal length, tables do not.
+    A dim's column contains its coordinate, or the position along it. Rows in which every variable is missing (NaN, or
+    the variable's fill value) are left out: a dataset pads series of unequal length, tables do not.
     """
 
     group: str
     dims: tuple[str, ...]
     columns: tuple[Column, ...]
-    cells: int  # rows before those without a value are left out
+    cells: int  # number of rows, including those without a value
     data: xr.Dataset
 
     @property
     def name(self) -> str:
-        """Dims joined by "_"; "scalars" without dims."""
+        """The dims joined by "_"; "scalars" without dims."""
         return "_".join(self.dims) or "scalars"
 
     @property
@@ -77,16 +77,16 @@ class LongTable:
             for first in range(0, flat[0].size, BLOCK_ROWS):
                 rows = np.arange(first, min(first + BLOCK_ROWS, flat[0].size))
                 part = [column[first : first + BLOCK_ROWS] for column in flat]
-                there = ~np.logical_and.reduce([_missing(v, p) for v, p in zip(chosen, part)])
-                if not there.any():
+                present = ~np.logical_and.reduce([_missing(v, p) for v, p in zip(chosen, part)])
+                if not present.any():
                     continue
-                index = np.unravel_index(rows[there], shape) if shape else ()
+                index = np.unravel_index(rows[present], shape) if shape else ()
                 head = [label[at + begin] for label, at, begin in zip(labels, index, begins)]
-                yield [*head, *(column[there] for column in part)]
+                yield [*head, *(column[present] for column in part)]
 
 
 def tables(group: xr.Dataset, name: str) -> list[LongTable]:
-    """The group's tables, that of the most dims first; [] for a group without variables."""
+    """The group's tables, the one with the most dims first; [] for a group without variables."""
     by_dims: dict[tuple[str, ...], list[str]] = {}
     for key, variable in group.data_vars.items():
         by_dims.setdefault(tuple(map(str, variable.dims)), []).append(str(key))
@@ -103,8 +103,8 @@ def _column(name: str, variable: xr.DataArray | None) -> Column:
     if variable is None:
         return Column(name, "", f"position along {name}", "int")
     kind = {"f": "float", "i": "int", "u": "int", "b": "int"}.get(variable.dtype.kind, "text")
-    said = variable.attrs
-    return Column(name, str(said.get("units", "")), str(said.get("long_name", name)), kind)
+    attributes = variable.attrs
+    return Column(name, str(attributes.get("units", "")), str(attributes.get("long_name", name)), kind)
 
 
 def _missing(variable: xr.Variable, values: np.ndarray) -> np.ndarray:

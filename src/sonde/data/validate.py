@@ -1,4 +1,4 @@
-"""`sonde data validate`: what a dataset breaks of what its format promises."""
+"""`sonde data validate`: violations of a dataset's format."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ if TYPE_CHECKING:
 
 
 def validate(path: Path, values: bool = True, any_size: bool = False) -> list[Finding]:
-    """Violations of what every dataset promises, and of what its room's schema does. [] for a sound one.
+    """Violations of the rules for every dataset, and of its room's schema. [] for a valid one.
 
-    path: the file. values: also read every value. any_size: also of a file that claims far more values than it can
-    hold. A file that does not open as a dataset is one finding, with
-    the error's code; the hint is its `next`.
+    path: the file. values: also read every value. any_size: accept a file that claims far more values than it can hold.
+    A file that cannot be opened as a dataset gives one finding, with the error's code; the hint is its `next`.
     """
     try:
         return dataset.validate(path, room_check(path, any_size), values, any_size)
@@ -28,7 +27,7 @@ def validate(path: Path, values: bool = True, any_size: bool = False) -> list[Fi
 
 
 def room_check(path: Path, any_size: bool = False) -> Callable[[xr.DataTree], Iterable[Finding]]:
-    """What the dataset's room checks: `validate` of its schema, or nothing where the schema has none.
+    """The check of the dataset's room: `validate` of its schema, or an empty one if the schema has none.
 
     Raises
     ------

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def group() -> None:
-    """Where the time goes in the parallel I/O stack, layer by layer; nothing is recompiled."""
+    """Measure where the time goes in the parallel I/O stack, layer by layer; nothing is recompiled."""
 
 
 # Commands that have a module of their own: (module, command).
@@ -46,9 +46,9 @@ class Bytes(HouseType):
 
 
 class Processes(HouseType):
-    """Numbers of processes: "4711,4712". Value: tuple of int."""
+    """Process numbers: "4711,4712". Value: tuple of int."""
 
-    name, allowed = "processes", "numbers of processes, comma-separated"
+    name, allowed = "processes", "process numbers, comma-separated"
 
     def read(self, text: str) -> tuple[int, ...]:
         numbers = [part.strip() for part in text.split(",") if part.strip()]
@@ -56,7 +56,9 @@ class Processes(HouseType):
             number.isascii() and number.isdigit() and int(number) for number in numbers
         ):
             raise UsageError(
-                "io.no_process", f"'{text}' does not name processes", "by number, as --attach 4711,4712"
+                "io.no_process",
+                f"'{text}' does not name processes",
+                "give their numbers, for example --attach 4711,4712",
             )
         return tuple(map(int, numbers))
 
@@ -65,11 +67,12 @@ class Processes(HouseType):
 @common("output", "launcher", "hosts", "ntasks", "dry_run")
 @LAYERS
 @MAPS
-@click.option("--kernel", is_flag=True, help="System calls as the kernel sees them, too; takes root.")
+@click.option("--kernel", is_flag=True, help="Also trace system calls, as the kernel sees them; needs root.")
 @click.option(
     "--uprobes",
     is_flag=True,
-    help="Functions that cannot be interposed, too: not exported, or linked statically. Takes root, and 1.6 us a call.",
+    help="Also trace functions that cannot be interposed: not exported, or linked statically. Needs root, "
+    "and adds 1.6 us to a call.",
 )
 @click.option(
     "-p",
@@ -77,20 +80,20 @@ class Processes(HouseType):
     type=Processes(),
     default=(),
     metavar="PID[,PID...]",
-    help="Processes that run already, by uprobes; until they end, Ctrl-C, or the end of COMMAND. Takes root.",
+    help="Trace running processes with uprobes, until they end, Ctrl-C, or the end of COMMAND. Needs root.",
 )
 @click.option(
-    "--for", "seconds", type=Duration(), metavar="TIME", help="How long to trace what --attach names."
+    "--for", "seconds", type=Duration(), metavar="TIME", help="How long to trace the processes of --attach."
 )
 @click.option(
     "--gluster",
     metavar="VOLUME",
-    help="What the bricks of this GlusterFS volume counted, too; on one of its servers.",
+    help="Also read what the bricks of this GlusterFS volume count; run it on one of the volume's servers.",
 )
 @click.option(
     "--starters",
     is_flag=True,
-    help="Shells, env, nice and their like, too: what they do themselves is else left out.",
+    help="Also trace shells, env, nice and the like, whose own calls are left out by default.",
 )
 @click.option(
     "--max-trace",
@@ -99,7 +102,7 @@ class Processes(HouseType):
     default="1GiB",
     show_default=True,
     metavar="SIZE",
-    help="What the trace may take on a node's disk; 0: all of it.",
+    help="Limit for the trace on a node's disk; 0: no limit.",
 )
 @click.option(
     "--try",
@@ -108,7 +111,7 @@ class Processes(HouseType):
     is_flag=False,
     flag_value="6",
     metavar="[N]",
-    help="Afterwards try what the findings suggest, in N rounds with and without.  [default: 6]",
+    help="Then try the suggestions of the findings, in N rounds with and without each.  [default: 6]",
 )
 @click.argument("command", metavar="-- COMMAND...", nargs=-1, type=click.UNPROCESSED)
 def run(
@@ -129,23 +132,23 @@ def run(
     pairs: int | None,
     command: tuple[str, ...],
 ) -> Outcome:
-    """Traces a command, mpirun lines included, and says where its time went.
+    """Trace a command, mpirun lines included, and show where its time went.
 
-    The program is the one that you have: nothing is recompiled or linked. It keeps its standard streams, and the result
-    goes to standard error; with --json its standard output goes to standard error, and the result stands alone on
-    standard output. Sonde ends with the command's exit status.
+    The program runs as it is: nothing is recompiled or linked. It keeps its standard streams, and the result goes to
+    standard error. With --json the program's standard output goes to standard error, and standard output has only the
+    result. Sonde ends with the command's exit status.
 
-    The command starts its ranks itself. Of a program alone Sonde does it, with --ntasks, --hosts, or a --launcher that
-    is mpirun or srun.
+    The command starts its ranks itself. If it is a plain program, Sonde starts the ranks, with --ntasks, --hosts, or a
+    --launcher that is mpirun or srun.
 
-    With --try the command is repeated, as it is and with each hint that a finding suggests; what it prints is not
-    shown again.
+    With --try the command is repeated, as it is and with each hint that a finding suggests; its output is not shown
+    again.
     """
     from sonde.core import hostlist
     from sonde.core.launch.start import output_path
     from sonde.io.record import run_trace
 
-    if command and command[0].startswith("-"):  # click leaves what it does not know to the command
+    if command and command[0].startswith("-"):  # click passes unknown options on to the command
         raise click.NoSuchOption(command[0], ctx=click.get_current_context())
     if not command and not attach:
         raise UsageError(
@@ -156,17 +159,17 @@ def run(
     if seconds is not None and (command or not attach):
         raise UsageError(
             "io.for_without_attach",
-            "--for is how long processes are traced that --attach names; a command is traced to its end",
+            "--for limits how long the processes of --attach are traced; a command is traced to its end",
             "leave one of them out; 'timeout 30s COMMAND' ends a command",
         )
     if pairs and (attach or not command):
         raise UsageError(
             "io.try_without_command",
-            "--try repeats a command, and --attach names processes that run",
+            "--try repeats a command, but --attach traces running processes",
             "leave --attach out",
         )
-    # Probes in the C library are everybody's on this machine: unless somebody names it, what is attached to is seen by
-    # its system calls instead, which the kernel tells of it alone.
+    # Probes in the C library slow every process on this machine. So, unless the user names that layer, attached
+    # processes are traced by their system calls instead, which the kernel reports for them alone.
     spared = ("posix",) if attach and names is None else ()
     layers = chosen(names, maps, kernel or bool(spared))
     where = tuple(hostlist.expand(hosts)) if hosts else ()
@@ -227,7 +230,7 @@ def run(
 
 
 def _try(request: run_trace.Request, path: Path, pairs: int, outcome: Outcome) -> None:
-    """Adds what came of trying what the findings suggest."""
+    """Try the suggestions of the findings, and add the result to the outcome."""
     import sonde
     from sonde.core import seal
     from sonde.io.record import run_whatif
@@ -241,7 +244,9 @@ def _try(request: run_trace.Request, path: Path, pairs: int, outcome: Outcome) -
     try:
         seal.add_variables(path, {"raw": found, "summary": found})
     except SondeError as error:  # the trace itself is saved
-        outcome.warnings.append(Warning(error.code, f"what was tried is not saved: {error.what}", error.hint))
+        outcome.warnings.append(
+            Warning(error.code, f"the results of --try are not saved: {error.what}", error.hint)
+        )
     if result.interrupted:
         outcome.exit = Exit.INTERRUPTED
 
@@ -249,9 +254,9 @@ def _try(request: run_trace.Request, path: Path, pairs: int, outcome: Outcome) -
 @group.command()
 @common()
 @FILE
-@click.option("--all", "every", is_flag=True, help="All functions and all processes.")
+@click.option("--all", "every", is_flag=True, help="Show all functions and all processes.")
 def show(file: Path, every: bool) -> Outcome:
-    """What a trace says: time, calls and requests by layer, function and rank."""
+    """Show a trace: time, calls and requests by layer, function and rank."""
     return told_of(file, "show", every)
 
 
@@ -259,7 +264,7 @@ def show(file: Path, every: bool) -> Outcome:
 @common()
 @FILE
 def check(file: Path) -> Outcome:
-    """Whether a trace shows something that somebody may want to change; exit 1 when it does."""
+    """Check whether a trace shows something that may need a change; exit 1 if it does."""
     outcome = told_of(file, "check")
     outcome.exit = Exit.FINDING if outcome.findings else outcome.exit
     return outcome
@@ -271,9 +276,10 @@ def check(file: Path) -> Outcome:
 @B_NC
 @MATTERS
 def diff(a: Path, b: Path, matters: float) -> Outcome:
-    """Two traces: which layers take longer in B, and which get other requests. Two studies: which cells are slower.
+    """Compare two traces: which layers take longer in B, and which get other requests. Or two studies: which cells are
+    slower.
 
-    Exit 1 when some are. Studies are compared cell by cell, by benchmark and configuration.
+    Exit 1 if some are. Studies are compared cell by cell, by benchmark and configuration.
     """
     import sonde
     from sonde.core import dataset
@@ -306,7 +312,7 @@ def diff(a: Path, b: Path, matters: float) -> Outcome:
 
 
 def told_of(path: Path, verb: str, every: bool = False) -> Outcome:
-    """What a dataset says of itself. every: without leaving rows out."""
+    """The outcome that shows a dataset. every: show all rows."""
     import sonde
     from sonde.core import dataset
     from sonde.io.trace import verdict as trace_verdict
@@ -363,7 +369,7 @@ def _told_of_study(tree: xr.DataTree, summary: xr.Dataset, path: Path, verb: str
 
 
 def _mount() -> None:
-    """Adds the commands of the modules that import this one."""
+    """Add the commands of the modules that import this one."""
     from importlib import import_module
 
     for module, name in ELSEWHERE:

@@ -1,4 +1,4 @@
-"""sonde io convert, join: traces for other tools, and traces that belong together as one."""
+"""sonde io convert, join: export traces for other tools, and join traces of one time into one dataset."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ ENDINGS = {".csv": "csv", ".parquet": "parquet", ".json": "perfetto"}
 @click.option(
     "--to",
     type=click.Choice(["perfetto", "csv", "parquet"]),
-    help="By default, as OUT ends: .json .csv .parquet.",
+    help="The format. The default follows the name of OUT: .json .csv .parquet.",
 )
 def convert(file: Path, to: str | None, output: Path | None) -> Outcome:
-    """Every call of a trace, for Perfetto, or as a table.
+    """Write every call of a trace for Perfetto, or as a table.
 
-    perfetto: Chrome's trace format, which ui.perfetto.dev and chrome://tracing open; arrows lead from a client's
-    request to the server and back. A name that ends in .gz is compressed.
+    perfetto: the Chrome trace format, which ui.perfetto.dev and chrome://tracing open; arrows lead from a client's
+    request to the server and back. If the file name ends in .gz, the output is compressed.
 
     Without -o, or with -o -, text goes to standard output.
 
@@ -74,18 +74,18 @@ def _by_name(output: Path | None) -> str:
     if suffix not in ENDINGS:
         raise UsageError(
             "io.no_format",
-            f"'{output}' does not say what is wanted" if output else "nothing says what is wanted",
-            "--to perfetto, csv or parquet; or -o OUT.json, OUT.csv, OUT.parquet",
+            f"the name '{output}' does not show the format" if output else "no format is given",
+            "give --to perfetto, csv or parquet; or -o OUT.json, OUT.csv, OUT.parquet",
         )
     return ENDINGS[suffix]
 
 
 def _written(text: Iterator[bytes], output: Path) -> None:
-    """Whole or not at all."""
+    """Write the file completely or not at all."""
     try:
         with NewFile(output) as new:
             with new.file() as file:
-                name = output.name.removesuffix(".gz")  # which gzip keeps
+                name = output.name.removesuffix(".gz")  # gzip stores this name
                 stream = gzip.GzipFile(name, "wb", 6, file) if output.suffix == ".gz" else None
                 with stream or nullcontext():
                     for piece in text:
@@ -101,7 +101,9 @@ def _parquet(raw: xr.Dataset, output: Path | None) -> None:
     from sonde.io.trace import export
 
     if output is None:
-        raise UsageError("io.no_output", "Parquet is no text for a terminal", "name a file: -o OUT.parquet")
+        raise UsageError(
+            "io.no_output", "Parquet is binary and not for a terminal", "give a file: -o OUT.parquet"
+        )
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -142,14 +144,14 @@ def _parquet(raw: xr.Dataset, output: Path | None) -> None:
     "counted",
     type=click.Path(path_type=Path),
     metavar="FILE.nc",
-    help="Where several hold what servers counted (--gluster): whose counters are kept.",
+    help="The trace whose server counters (--gluster) are used, if several have some.",
 )
 @click.argument("files", metavar="A.nc B.nc...", nargs=-1, required=True, type=click.Path(path_type=Path))
 def join(files: tuple[Path, ...], counted: Path | None, output: Path | None) -> Outcome:
-    """Traces of one time as one dataset: a server's and its clients', each under a 'sonde io run' of its own.
+    """Join traces of one time into one dataset: a server's and its clients', each made by its own 'sonde io run'.
 
-    What servers did is then joined to the requests of their clients. What the servers of a file system counted is
-    taken from the one trace that has it: counters of two would count twice what both saw.
+    The work of servers is then linked to the requests of their clients. The counters of a file system's servers come
+    from the one trace that has them: two sets of counters would count the same work twice.
 
     \b
     sonde io run -o server.nc -- sonde store serve --memory
@@ -167,7 +169,7 @@ def join(files: tuple[Path, ...], counted: Path | None, output: Path | None) -> 
 
     if len({file.resolve() for file in files}) < max(2, len(files)):
         raise UsageError(
-            "io.nothing_to_join", "it takes two traces or more, each once", "as: sonde io join A.nc B.nc"
+            "io.nothing_to_join", "give two or more traces, each once", "for example: sonde io join A.nc B.nc"
         )
     raws, attrs, warnings = [], [], list[Warning]()
     order = [layer.name for layer in run_maps.shipped()]
@@ -188,8 +190,8 @@ def join(files: tuple[Path, ...], counted: Path | None, output: Path | None) -> 
             warnings.append(
                 Warning(
                     "io.counters_of_one",
-                    f"what servers counted is of the time of {files[servers]} alone",
-                    "hold it against what was asked for in that time",
+                    f"the server counters are only from the time of {files[servers]}",
+                    "compare them only with the requests of that time",
                 )
             )
         seal.write_dataset(path, whole, analyse(whole), about, warnings=warnings)
@@ -203,28 +205,30 @@ def _events(tree: xr.DataTree, file: Path) -> xr.Dataset:
 
 
 def _counted(files: Sequence[Path], have: Sequence[bool], asked: Path | None) -> int | None:
-    """Which file's counters of servers are kept; None where there are none."""
-    there = [file for file, has in zip(files, have) if has]
+    """The index of the file whose server counters are used; None if no file has any."""
+    present = [file for file, has in zip(files, have) if has]
     if asked is not None:
-        if asked not in there:
+        if asked not in present:
             raise UsageError(
                 "io.no_counters",
-                f"--servers-of {asked}: that is none of the traces that hold what servers counted",
-                f"these do: {', '.join(map(str, there))}" if there else "none of them does: leave it out",
+                f"--servers-of {asked}: this trace has no server counters",
+                f"these have some: {', '.join(map(str, present))}"
+                if present
+                else "none of them has any: leave the option out",
             )
         return files.index(asked)
-    if len(there) > 1:
+    if len(present) > 1:
         raise UsageError(
             "io.counters_twice",
-            f"{' and '.join(map(str, there))} all hold what servers counted; counts of times that overlap cannot be "
-            "added",
-            f"say whose are kept: {typed('--servers-of', there[0])}",
+            f"{' and '.join(map(str, present))} all have server counters; counts of overlapping times "
+            "cannot be added",
+            f"choose whose to use: {typed('--servers-of', present[0])}",
         )
-    return files.index(there[0]) if there else None
+    return files.index(present[0]) if present else None
 
 
 def _attrs(attrs: list[dict[str, Any]], schema: str) -> dict[str, Any]:
-    """Of the whole: what is the same in all, how it was made, and when it began."""
+    """The attributes of the joined dataset: those equal in all, and how and when it was made."""
     from sonde.core import hostlist
 
     same = {name: value for name, value in attrs[0].items() if all(one.get(name) == value for one in attrs)}
@@ -236,7 +240,7 @@ def _attrs(attrs: list[dict[str, Any]], schema: str) -> dict[str, Any]:
         "traced": " + ".join(str(one["traced"]) for one in attrs),
         "joined": [str(one.get("run_id", "")) for one in attrs],
         "hostlist": hostlist.listed(dict.fromkeys(hosts)),
-        "stop_reason": "ended" if "ended" in reasons else reasons[0],  # of a server nothing else is the end
+        "stop_reason": "ended" if "ended" in reasons else reasons[0],  # a server has no end of its own
         "complete": min(int(one.get("complete", 1)) for one in attrs),
         "began_utc_ns": min(int(one["began_utc_ns"]) for one in attrs),
     }

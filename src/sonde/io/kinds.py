@@ -1,4 +1,4 @@
-"""The two kinds of datasets of io/1, traces and studies: the root attribute `kind` says which one a dataset is."""
+"""The two kinds of datasets of io/1, traces and studies: the root attribute `kind` shows which one a dataset is."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 class IoSchema:
-    """RoomSchema of io/1: of a trace, or of a study, which the plan's and the dataset's `kind` says."""
+    """RoomSchema of io/1: of a trace, or of a study, as `kind` of the plan and of the dataset shows."""
 
     room = "io"
     version = 1
 
     def close(self, folder: Path, ended: bool) -> tuple[dict[str, Any], list[Warning]]:
-        """Only traces have files that nobody closed."""
+        """Close the files of a trace; a study has no open files."""
         if read_run(folder).plan.get("kind") == "study":
             return {}, []
         return TraceSchema().close(folder, ended)
@@ -50,15 +50,15 @@ class IoSchema:
         return _kind(raw.attrs).analyse(raw, deadline)
 
     def leading_dims(self, tree: xr.DataTree) -> Sequence[tuple[str, ...]]:
-        """Dims of the tables that a file of one table is made of, the first that has rows; as `data convert` asks."""
+        """Dims of the tables that a file with one table is made of, first the one with rows; for `data convert`."""
         return [("cell", "direction")] if tree.attrs.get("kind") == "study" else []
 
     def tables(self, tree: xr.DataTree) -> Tables:
-        """As its kind declares them."""
+        """The tables of the dataset's kind."""
         return _kind(tree.attrs).tables(tree)
 
     def validate(self, tree: xr.DataTree) -> list[Finding]:
-        """What is wrong with a dataset; [] for a valid one."""
+        """The errors in a dataset; [] for a valid one."""
         return _kind(tree.attrs).validate(tree)
 
 
@@ -74,7 +74,7 @@ SCHEMA = IoSchema()
 
 
 def section(tree: xr.DataTree, dataset: str) -> Section:
-    """A dataset's section of a report. dataset: the file's name, for commands to copy.
+    """The section of a report about a dataset. dataset: the file's name, for commands to copy.
 
     Raises
     ------

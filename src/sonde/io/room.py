@@ -22,7 +22,7 @@ class IoRoom(Room):
 
     name = "io"
     title = "Parallel I/O"
-    help = "Where the time goes in the parallel I/O stack, layer by layer."
+    help = "Measure where the time goes in the parallel I/O stack, layer by layer."
     any_of = ("io",)
     all_of = ("netcdf",)
     asks = ("io", "iokernel", "iostack")

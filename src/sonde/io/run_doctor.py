@@ -1,5 +1,5 @@
-"""What the tracer of I/O needs: its library, a processor it is written for, tracefs and uprobes for the kernel's part;
-and what the MPIs here let it see below MPI-IO."""
+"""Checks for the tracer of I/O: its library, a supported processor, tracefs and uprobes for the kernel's part; and how
+much of MPI-IO's lower layers the MPIs here show."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ MACHINE = "x86_64"
 
 @check("io", "Tracer", "Parallel I/O", 30)
 def io(here: Here) -> Answer:
-    """Traces a program."""
+    """Trace a program."""
     from sonde.io.record import run_trace
 
     values: dict[str, Any] = {"built": False, "works": False}
     if platform.machine() != MACHINE:
-        return Answer(f"not here: it is written for x86-64, and this is {platform.machine()}", NONE, values)
+        return Answer(
+            f"not available: the tracer needs x86-64, and this is {platform.machine()}", NONE, values
+        )
     try:
         run_trace.library()
     except SondeError:
@@ -33,13 +35,13 @@ def io(here: Here) -> Answer:
         calls = _traced()
     except (SondeError, OSError) as error:
         what = error.what if isinstance(error, SondeError) else str(error)
-        return Answer(f"it does not see a program's calls: {what}", NONE, values)
+        return Answer(f"the tracer does not record a program's calls: {what}", NONE, values)
     values |= {"works": True, "calls": calls}
-    return Answer(f"sees the calls of a program ({calls} of cat's)", GOOD, values)
+    return Answer(f"records the calls of a program ({calls} of cat)", GOOD, values)
 
 
 def _traced() -> int:
-    """Calls that the tracer saw of a program that reads a file."""
+    """The number of calls that the tracer recorded of a program that reads a file."""
     import sonde
     from sonde.io.maps import run_maps
     from sonde.io.record import run_trace
@@ -60,18 +62,16 @@ def _traced() -> int:
 
 @check("iokernel", "Kernel, uprobes", "Parallel I/O", 30)
 def iokernel(here: Here) -> Answer:
-    """Watches a program begin, by a uprobe, as root. Both are an extra: without them nothing is amiss."""
+    """Watch a program begin with a uprobe, as root. Both are optional: nothing is wrong without them."""
     from sonde.io.record import run_watch
 
     root = os.geteuid() == 0
     values: dict[str, Any] = {"root": root, "kernel": False, "uprobes": False, "tracefs": None, "left": []}
     if platform.machine() != MACHINE:
-        return Answer(
-            f"not here: they are written for x86-64, and this is {platform.machine()}", FACT, values
-        )
+        return Answer(f"not available: they need x86-64, and this is {platform.machine()}", FACT, values)
     if not root:
         known = "tracefs" in here.read("proc/filesystems")
-        why = "--kernel, --uprobes and --attach take root" if known else "this kernel has no tracefs"
+        why = "--kernel, --uprobes and --attach need root" if known else "this kernel has no tracefs"
         return Answer(why, FACT, values)
     try:
         sight = run_watch.tried()
@@ -85,20 +85,20 @@ def iokernel(here: Here) -> Answer:
     works = {"--kernel": sight.calls, "--uprobes": sight.uprobes}
     values |= {"kernel": not sight.calls, "uprobes": not sight.uprobes, "left": list(sight.left)}
     values["tracefs"] = str(sight.place) if sight.is_mounted else ""
-    told = " and ".join(option for option, why in works.items() if not why)
-    parts = [f"{told} work{'s' if sum(map(bool, works.values())) else ''}"] if told else []
+    working = " and ".join(option for option, why in works.items() if not why)
+    parts = [f"{working} work{'s' if sum(map(bool, works.values())) else ''}"] if working else []
     parts += [f"no {option}: {why}" for option, why in works.items() if why]
-    mounted = f"mounted at {sight.place}" if sight.is_mounted else "mounted while it is needed"
+    mounted = f"mounted at {sight.place}" if sight.is_mounted else "mounted when needed"
     text = f"{'; '.join(parts)}; tracefs is {mounted}"
     if not sight.left:
-        return Answer(text, GOOD if told else FACT, values)
-    text += f"; a Sonde that was killed left {', '.join(sight.left)}"
-    return Answer(text, POOR, values, advice="the next 'sonde io run' of root removes what was left")
+        return Answer(text, GOOD if working else FACT, values)
+    text += f"; a killed Sonde left {', '.join(sight.left)}"
+    return Answer(text, POOR, values, advice="the next 'sonde io run' of root removes it")
 
 
 @check("iostack", "MPI-IO", "Parallel I/O", 30)
 def iostack(here: Here) -> Answer:
-    """What of MPI-IO and the layers below it the libraries here export: all that the tracer can see of them."""
+    """Check which functions of MPI-IO and the layers below it the libraries here export: the tracer sees only these."""
     from sonde.io.maps import run_exports, run_maps
 
     layers = [layer for layer in run_maps.chosen((), (), False) if layer.name in ("mpiio", *BELOW)]
@@ -111,13 +111,17 @@ def iostack(here: Here) -> Answer:
     mpiio = sorted({one.library.name for one in found if one.layer.name == "mpiio" and one.names})
     values = {"mpiio": mpiio, "below": seen}
     if not mpiio:
-        return Answer("no MPI library is found", FACT, values)
+        return Answer("no MPI library was found", FACT, values)
     by_layer = {
         layer: sum(count for name, count in seen.items() if name.endswith(f": {layer}")) for layer in BELOW
     }
-    told = [f"{count} functions of {layer.upper()}" for layer, count in by_layer.items() if count]
+    visible = [f"{count} functions of {layer.upper()}" for layer, count in by_layer.items() if count]
     hides = any(name.startswith("libmpich") for name in mpiio)
-    text = f"can be seen below MPI-IO: {' and '.join(told)}" if told else "nothing can be seen below MPI-IO"
+    text = (
+        f"functions visible below MPI-IO: {' and '.join(visible)}"
+        if visible
+        else "nothing can be seen below MPI-IO"
+    )
     if hides:
-        text += "; MPICH keeps its ROMIO to itself"
-    return Answer(text, GOOD if told else FACT, values)
+        text += "; MPICH hides its ROMIO"
+    return Answer(text, GOOD if visible else FACT, values)

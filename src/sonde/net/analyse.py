@@ -18,24 +18,23 @@ from sonde.net.pairs import LEVELS, Pairs, centre, pairs_of
 CELL = ("src", "dst", "size")
 # name -> dimensions, values, unit, long name
 Table = dict[str, tuple[tuple[str, ...], Any, str, str]]
-# Cells whose course over time tells whether the whole machine changed, and pairs looked at for jumps of their
-# own.
+# Cells whose course over time shows whether the whole machine changed, and pairs that are tested for their own jumps.
 EVENT_CELLS = 400
 JUMP_PAIRS = 400
 
 
 def analyse(raw: xr.Dataset, deadline: Deadline | None = None) -> xr.Dataset:
-    """Everything Sonde says about one run's delays.
+    """All statistics of one run's delays.
 
     Parameters
     ----------
     raw : /raw of net/1, opened lazily. It is read piecewise: memory does not grow with samples.
-    deadline : by which laws and cycles of cells are ended, which take longest
+    deadline : the end of fits of laws and cycles of cells, which take longest
 
     Returns
     -------
-    /summary as docs/reference/net-summary.md lists it. Cells without samples are NaN; questions that the data
-    cannot answer (one epoch, two ranks, one size) have NaN or no rows, never an error.
+    /summary as listed in docs/reference/net-summary.md. Cells without samples are NaN; questions that the data cannot
+    answer (one epoch, two ranks, one size) give NaN or no rows, never an error.
 
     Raises
     ------
@@ -55,19 +54,18 @@ def analyse(raw: xr.Dataset, deadline: Deadline | None = None) -> xr.Dataset:
 
 
 def shown_cells(summary: xr.Dataset) -> dict[str, cells.Spot]:
-    """The cells that stand for a run: {"fastest", "median", "slowest", "most irregular"} -> (src, dst, size)
-    positions.
+    """The cells that represent a run: {"fastest", "median", "slowest", "most irregular"} -> (src, dst, size) positions.
 
-    All at the smallest size that was measured most widely. Irregular is the widest span from the 5 % to the
-    95 % quantile over the median. One cell may be several; {} where nothing was measured.
+    All are at the smallest size among the most widely measured ones. The most irregular cell has the widest span from
+    the 5 % to the 95 % quantile over the median. One cell may have several names; {} if nothing was measured.
     """
     median = centre(summary)
-    there = np.isfinite(median)
-    if not there.any():
+    measured = np.isfinite(median)
+    if not measured.any():
         return {}
-    k = int(there.sum(axis=(0, 1)).argmax())
+    k = int(measured.sum(axis=(0, 1)).argmax())
     one = median[..., k]
-    order = [tuple(int(v) for v in at) for at in np.argwhere(there[..., k])]
+    order = [tuple(int(v) for v in at) for at in np.argwhere(measured[..., k])]
     order.sort(key=lambda at: float(one[at]))
     picked = {"fastest": order[0], "median": order[(len(order) - 1) // 2], "slowest": order[-1]}
     if {"q05", "q95"} <= set(summary.variables):
@@ -77,16 +75,17 @@ def shown_cells(summary: xr.Dataset) -> dict[str, cells.Spot]:
 
 
 def _put_fits(summary: xr.Dataset, raw: xr.Dataset, deadline: Deadline | None) -> None:
-    """Laws, cycles and outliers: of all cells where they are few, else of a random sample and those shown."""
+    """Laws, cycles and outliers: of all cells if there are few, else of a random sample and the shown cells."""
     spots = _spots(summary["n"].values > 0)
     shown = list(shown_cells(summary).values())
     chosen = spots
-    # A short budget leaves time for fewer; the dataset says so, and any later analysis of it comes to the same.
+    # A short budget leaves time for fewer; the dataset records this, and any later analysis of it gives the same
+    # result.
     most = min(cells.FITTED, int(raw.attrs.get("fitted_at_most", cells.FITTED)))
     if len(spots) > most:
         drawn = np.random.default_rng(0).choice(len(spots), most, replace=False)
         chosen = sorted({*(spots[k] for k in drawn), *shown})
-    # Those shown first, then as drawn: when time is over, those done stand for all.
+    # The shown cells first, then the random ones: when the time is over, the finished ones represent all.
     mixed = [chosen[k] for k in np.random.default_rng(0).permutation(len(chosen))]
     order = [*dict.fromkeys(shown), *(spot for spot in mixed if spot not in shown)]
     values, done = cells.fit(raw, order, set(shown), deadline)
@@ -99,7 +98,7 @@ def _spots(chosen: np.ndarray) -> list[cells.Spot]:
 
 
 def _put_events(summary: xr.Dataset, raw: xr.Dataset) -> None:
-    """Moments at which the whole machine changed, from at most EVENT_CELLS cells drawn at random."""
+    """Moments at which the whole machine changed, from at most EVENT_CELLS random cells."""
     spots = _spots(summary["epochs"].values >= 10)
     if len(spots) > EVENT_CELLS:
         drawn = np.random.default_rng(1).choice(len(spots), EVENT_CELLS, replace=False)
@@ -134,9 +133,7 @@ def _put_events(summary: xr.Dataset, raw: xr.Dataset) -> None:
 
 
 def structure(summary: xr.Dataset) -> xr.Dataset:
-    """Adds what follows from medians alone: link classes and slow links. For files with statistics only,
-    too.
-    """
+    """Add the results that need only medians: link classes and slow links. Also for files with statistics only."""
     summary = summary.copy()
     pairs = pairs_of(summary)
     _put_classes(summary, pairs, classes := link_classes(pairs))
@@ -265,7 +262,7 @@ def _put_cells(
 
 
 def _put(summary: xr.Dataset, table: Table) -> None:
-    """All at once: for each variable that a dataset is given alone, xarray merges and aligns all that are there."""
+    """All at once: if a dataset gets variables one by one, xarray merges and aligns all existing ones each time."""
     summary.update(
         {
             name: xr.Variable(dims, values, {"units": units, "long_name": long_name})

@@ -14,9 +14,9 @@ from sonde.core.errors import DataError
 from sonde.net import periodicity
 from sonde.net.periodicity import Cycle
 
-# What one piece of /raw may take in memory, all its variables together.
+# The largest memory of one piece of /raw, all its variables together.
 PIECE_BYTES = 16 << 20
-# A series without epochs is cut into so many blocks where something is asked of its course.
+# A series without epochs is cut into this number of blocks for questions about its course.
 BLOCKS = 20
 
 SERIES = ("src", "dst", "size", "sample")
@@ -69,7 +69,7 @@ INTEGERS = ("epochs", "n", "warmup")
 class Series:
     """The samples of one cell in order of measurement.
 
-    latency : (n,) s; epoch : (n,) int; t : (n,) s since the run began, or None where not known
+    latency : (n,) s; epoch : (n,) int; t : (n,) s since the run began, or None if unknown
     """
 
     latency: np.ndarray
@@ -81,15 +81,14 @@ class Series:
 
     @property
     def epochs(self) -> int:
-        """How many epochs there are; 1 where none are told."""
+        """The number of epochs; 1 if the series has no epoch numbers."""
         return len(np.unique(self.epoch)) if len(self.epoch) else 0
 
 
 def pieces(raw: xr.Dataset, most_bytes: int = PIECE_BYTES) -> Iterator[tuple[slice, slice, slice]]:
-    """Boxes of (src, dst, size) that cover /raw, each small enough to load and along whole chunks of the
-    file.
+    """Boxes of (src, dst, size) that cover /raw, each small enough to load and along whole chunks of the file.
 
-    Reading against the grain of the chunks would unpack every one of them many times.
+    Reading across the chunks would unpack every chunk many times.
     """
     shape = tuple(raw.sizes[d] for d in SERIES)
     chunks = raw["latency"].encoding.get("chunksizes") or (1, shape[1], 1, shape[3])
@@ -99,7 +98,7 @@ def pieces(raw: xr.Dataset, most_bytes: int = PIECE_BYTES) -> Iterator[tuple[sli
     box = chunk[:3]
     if np.prod(box) > cells:
         box = [1, 1, 1] if cells < 1 else _cut_to(box, cells)
-    # Grow along the longest chunk side first: that is how one rank's row lies in the file.
+    # Grow along the longest chunk side first: one rank's row lies in the file in this direction.
     for axis in sorted(range(3), key=lambda a: -chunk[a]):
         rest = int(np.prod(box)) // box[axis]
         most = max(1, cells // rest)
@@ -116,7 +115,7 @@ def pieces(raw: xr.Dataset, most_bytes: int = PIECE_BYTES) -> Iterator[tuple[sli
 
 
 def series_in(raw: xr.Dataset, box: tuple[slice, slice, slice]) -> Iterator[tuple[Spot, Series]]:
-    """Every cell of a box that has samples, with where it is in /raw."""
+    """Every cell of a box that has samples, with its position in /raw."""
     latency = _values(raw, "latency", box)
     epoch = _values(raw, "epoch", box) if "epoch" in raw else None
     t = _values(raw, "t_start", box) if "t_start" in raw else None
@@ -124,10 +123,10 @@ def series_in(raw: xr.Dataset, box: tuple[slice, slice, slice]) -> Iterator[tupl
         raise DataError(
             "net.infinite_latency", "/raw/latency holds an infinite delay", "sonde data validate FILE"
         )
-    kept = ~np.isnan(latency)
-    whole = kept.all(axis=-1)
-    for i, j, k in np.argwhere(kept.any(axis=-1)):
-        x, here = latency[i, j, k], kept[i, j, k]
+    present = ~np.isnan(latency)
+    whole = present.all(axis=-1)
+    for i, j, k in np.argwhere(present.any(axis=-1)):
+        x, here = latency[i, j, k], present[i, j, k]
         e = None if epoch is None else epoch[i, j, k]
         when = None if t is None else t[i, j, k]
         if not whole[i, j, k]:
@@ -141,7 +140,7 @@ def series_in(raw: xr.Dataset, box: tuple[slice, slice, slice]) -> Iterator[tupl
 
 
 def series_of(raw: xr.Dataset, spot: Spot) -> Series:
-    """The samples of one cell; an empty series where there are none."""
+    """The samples of one cell; an empty series if there are none."""
     box = tuple(slice(int(at), int(at) + 1) for at in spot)
     for _, series in series_in(raw, (box[0], box[1], box[2])):
         return series
@@ -151,7 +150,7 @@ def series_of(raw: xr.Dataset, spot: Spot) -> Series:
 def epoch_levels(series: Series) -> tuple[np.ndarray, np.ndarray]:
     """Median of every epoch and its time: (E,) s, (E,) s since the run began.
 
-    With one epoch: medians of BLOCKS blocks. Where times are not known: epoch or block numbers.
+    With one epoch: medians of BLOCKS blocks. If times are unknown: epoch or block numbers.
     """
     n = len(series)
     if series.epochs >= 2:
@@ -167,12 +166,12 @@ def epoch_levels(series: Series) -> tuple[np.ndarray, np.ndarray]:
 
 
 def check(raw: xr.Dataset) -> None:
-    """Raises DataError net.no_latency where there is no latency(src, dst, size, sample)."""
+    """Raise DataError net.no_latency if there is no latency(src, dst, size, sample)."""
     if "latency" not in raw or set(raw["latency"].dims) != set(SERIES):
         raise DataError(
             "net.no_latency",
             "/raw has no variable latency(src, dst, size, sample)",
-            "is this a dataset of `sonde net`? look with: sonde data validate FILE",
+            "is this a dataset of `sonde net`? check it with: sonde data validate FILE",
         )
 
 
@@ -185,8 +184,8 @@ def measure(raw: xr.Dataset) -> dict[str, np.ndarray]:
 
     Returns
     -------
-    Arrays (src, dst, size) by name: NaN, or 0 for counts, in a cell without samples. A single sample has no
-    sd; a single epoch no interval.
+    Arrays (src, dst, size) by name: NaN, or 0 for counts, in a cell without samples. A single sample has no sd; a
+    single epoch has no interval.
 
     Raises
     ------
@@ -216,7 +215,7 @@ def measure(raw: xr.Dataset) -> dict[str, np.ndarray]:
     return out
 
 
-# name -> unit, long_name, method. Computed for FITTED cells at most: each costs milliseconds.
+# name -> unit, long_name, method. Computed for at most FITTED cells: each costs milliseconds.
 COSTLY: dict[str, tuple[str, str, str]] = {
     "lognormal_shift": ("s", "shift of the fitted three-parameter lognormal", "grouped likelihood"),
     "lognormal_mu": ("1", "mean of log((delay - shift) / 1 s)", "grouped likelihood"),
@@ -246,7 +245,7 @@ COSTLY: dict[str, tuple[str, str, str]] = {
     "homogeneous_p": ("1", "p of epochs alike in level and spectrum", "permutation of epochs"),
 }
 FITTED = 120
-# Samples of one cell beyond this are thinned before a law is fitted.
+# Larger cells are thinned to this number of samples before a law is fitted.
 MOST_SAMPLES_FITTED = 1000
 LEVEL = 0.01
 
@@ -258,13 +257,13 @@ def fit(
 
     Parameters
     ----------
-    raw : /raw of net/1; spots : cells to look at, in this order; with_p : those whose lognormal gets a p, too
-    deadline : by which it ends, with the cells that it has
+    raw : /raw of net/1; spots : cells to analyse, in this order; with_p : cells whose lognormal also gets a p
+    deadline : its end, with the cells that are done by then
 
     Returns
     -------
-    Arrays (src, dst, size) by name, and how many cells were looked at. A period is in s; where a cell's samples have no
-    times, in samples.
+    Arrays (src, dst, size) by name, and the number of analysed cells. A period is in s, or in samples if the cell's
+    samples have no times.
     """
     shape = tuple(raw.sizes[d] for d in SERIES[:3])
     out = {name: np.full(shape, np.nan) for name in COSTLY}
@@ -315,7 +314,7 @@ def strongest_cycle(series: Series) -> Cycle:
 
 
 def windows(series: Series) -> np.ndarray:
-    """Bursts as rows, cut to the shortest usual length; one burst is cut into BLOCKS windows. (W, m)."""
+    """Bursts as rows, cut to the shortest usual length; a single burst is cut into BLOCKS windows. (W, m)."""
     n = len(series)
     if series.epochs < 2:
         width = n // BLOCKS
@@ -327,7 +326,7 @@ def windows(series: Series) -> np.ndarray:
 
 
 def _values(raw: xr.Dataset, name: str, box: tuple[slice, slice, slice]) -> np.ndarray:
-    # The variable alone: xarray would cut its coordinates, too, for each cell.
+    # Only the variable: xarray would also cut its coordinates, for each cell.
     part = raw.variables[name].isel(src=box[0], dst=box[1], size=box[2])
     return np.asarray(part.transpose(*SERIES).values)
 
@@ -337,7 +336,7 @@ def _series(x: np.ndarray, epoch: np.ndarray | None, t: np.ndarray | None) -> Se
         number = np.zeros(len(x), np.int32)
     else:
         number = np.nan_to_num(epoch, nan=-1).astype(np.int32)
-        # Samples that belong to no epoch are one of their own rather than lost.
+        # Samples without an epoch form an epoch of their own, so they are not lost.
         if (number < 0).any():
             number = np.where(number < 0, number.max() + 1 if len(number) else 0, number).astype(np.int32)
     if t is not None and not np.isfinite(t).all():
@@ -346,7 +345,7 @@ def _series(x: np.ndarray, epoch: np.ndarray | None, t: np.ndarray | None) -> Se
 
 
 def _cut_to(box: list[int], cells: int) -> list[int]:
-    """A box no larger than `cells`, cut along its longest side first."""
+    """A box of at most `cells` cells, cut along its longest side first."""
     box = list(box)
     while int(np.prod(box)) > cells and max(box) > 1:
         axis = int(np.argmax(box))

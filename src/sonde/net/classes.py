@@ -1,7 +1,7 @@
-"""Classes of links: which links behave alike over all sizes, and whether that is what the topology would say.
+"""Classes of links: links that behave alike over all sizes, and whether they agree with the topology.
 
-Links are joined into a tree by how far apart their latencies are; the tree is cut only where there is a true
-valley between two groups, so that one network of like links stays one class.
+Links are joined into a tree by the distance of their latencies. The tree is cut only at a true valley between two
+groups, so that a network of similar links stays one class.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from scipy.special import betainc, gammaln
 from sonde.core.comparison import LEAST_ERROR
 from sonde.net.pairs import LEAST_LINKS_OF_RANK, LEAST_RANKS, LEVEL_NAMES, Pairs
 
-# Two groups closer than this at every size are one class, however clean the valley.
+# Two groups that are closer than this at every size are one class, however clear the valley is.
 LEAST_CLASS_RATIO = 1.10
 # Probability with which links of one class are cut in two.
 CUT_ALPHA = 0.01
-# Two ranks are alike if so many of their links, to the same third ranks, are in the same class.
+# Two ranks are alike if at least this share of their links, to the same third ranks, are in the same class.
 ALIKE = 0.85
-# More links than this are first put into cells of the profile space; the tree is that of the cells.
+# With more links than this, the tree is built from cells of the profile space, not from single links.
 MOST_LEAVES = 1500
 # A drawn tree has at most this many leaves.
 MOST_DRAWN = 40
@@ -31,13 +31,12 @@ MOST_DRAWN = 40
 class Classes:
     """Link classes, 0 the fastest.
 
-    label : (P,) int, by latency alone; expected : (P,) int, the same but for links that the other links of
-    their ranks say belong to a faster class
+    label : (P,) int, by latency only; expected : (P,) int, the same except for links that, by the other links of their
+    ranks, belong to a faster class
     count : (K,) links; centre : (K, S) median latency, s; spread : (K,) sd of log latency
-    level : (K,) str, the topological class most of its links are in ("" where not known), level_share : (K,)
-    merge : (L - 1, 4) as scipy's linkage over `leaves` leaves for drawing; leaf : (L,) names; leaf_class :
-        (L,)
-    agreement : adjusted Rand index with the topology (1 the same, 0 chance; NaN where not known), p : its p
+    level : (K,) str, the topological class of most of its links ("" if unknown), level_share : (K,)
+    merge : (L - 1, 4) as scipy's linkage over `leaves` leaves for drawing; leaf : (L,) names; leaf_class : (L,)
+    agreement : adjusted Rand index with the topology (1 identical, 0 chance; NaN if unknown), p : its p
     """
 
     label: np.ndarray
@@ -68,15 +67,15 @@ def link_classes(pairs: Pairs, seed: int = 0) -> Classes:
 
     Returns
     -------
-    Classes; one class when there is no valley, and for 0 or 1 link.
+    Classes; one class if there is no valley, and for 0 or 1 link.
 
-    Two links are apart by the mean over sizes of the squared difference of log latency, in which a size
-    counts less the worse it is known. A cut must (a) leave at least a quarter as many links on each side as
-    there are ranks, (b) part medians by LEAST_CLASS_RATIO at some size, (c) show a valley that links of one
-    class would show with probability below CUT_ALPHA (times the chance of coincidence where the topology
-    parts the same links). Groups too small for (a) are outlying links: they join the class nearest to them.
-    Ranks that are slow as a whole, at some size or at all, do not make classes: their own factor is taken out first.
-    Nor do links that all share one host, unless all of their kind do.
+    The distance of two links is the mean over sizes of the squared difference of log latency; sizes with larger errors
+    have less weight. A cut must (a) leave on each side at least a quarter as many links as there are ranks, (b)
+    separate medians by LEAST_CLASS_RATIO at some size, (c) show a valley that links of one class would show with
+    probability below CUT_ALPHA (times the chance of coincidence if the topology separates the same links). Groups too
+    small for (a) are outlying links: they join the nearest class. Ranks that are slow as a whole, at some size or at
+    all sizes, do not form classes: their own factor is removed first. Links that all share one host form no class
+    either, unless all links of their kind do.
 
     Source: average linkage as in scipy.cluster.hierarchy; the valley is that of `valley_p`; agreement by
     Hubert & Arabie, Journal of Classification 2, 1985, 193-218, p by permuting ranks.
@@ -119,7 +118,7 @@ def link_classes(pairs: Pairs, seed: int = 0) -> Classes:
 
 
 def expected_class(label: np.ndarray, pairs: Pairs) -> np.ndarray:
-    """The class a link should be in, where that is a faster one than it is in.
+    """The class that a link should have, if it is faster than the class that it has.
 
     Parameters
     ----------
@@ -128,10 +127,9 @@ def expected_class(label: np.ndarray, pairs: Pairs) -> np.ndarray:
 
     Returns
     -------
-    (P,) int, nowhere above label. A link between two switches and a slow link within one may take equally
-    long; but ranks alike to one end (their links are in the same classes) reach the other end in the class
-    that the link should be in. Where ranks have no like, as on a torus, or do not agree, and in one class:
-    label.
+    (P,) int, nowhere above label. A link between two switches and a slow link within one may take equally long. But
+    ranks that are like one end (their links are in the same classes) reach the other end in the class that the link
+    should have. If ranks have no similar ones, as on a torus, or do not agree on one class: label.
     """
     count = int(label.max(initial=0)) + 1
     if count < 2 or pairs.ranks < 6:
@@ -151,24 +149,22 @@ def expected_class(label: np.ndarray, pairs: Pairs) -> np.ndarray:
 
 
 def valley_p(values: np.ndarray, boundary: float, floor: float = 0.01, searched: bool = True) -> float:
-    """Probability that links of one class leave so wide a gap about `boundary`.
+    """Probability that links of one class leave such a wide gap about `boundary`.
 
     Parameters
     ----------
     values : (n,) positions of links on the line between two groups
-    boundary : where the groups part
-    floor : links closer than this are not told apart, so that a coarse clock does not make classes
-    searched : whether `boundary` was found in these values; False tests the one gap that holds it and nothing
-        else
+    boundary : where the groups separate
+    floor : links closer than this are not distinguished, so that a coarse clock does not create classes
+    searched : whether `boundary` was found in these values; False tests only the one gap that contains it
 
     Returns
     -------
-    p, 1 where there are fewer than 2 values on a side.
+    p, 1 with fewer than 2 values on a side.
 
-    One class has one peak, so that links in the gap are at least as dense as on one of its sides. Where the m
-    links next to it span s, a gap of width w has probability (1 + w / s)^-m on that side (a ratio of sums of
-    exponential spacings); with j links within it the beta prime law takes its place. Every gap, m and j tried
-    is paid for.
+    One class has one peak, so links in the gap are at least as dense as on one of its sides. If the m links next to it
+    span s, a gap of width w has probability (1 + w / s)^-m on that side (a ratio of sums of exponential spacings); with
+    j links within it the beta prime law takes its place. The p accounts for every tried gap, m and j.
     """
     v = np.sort(values[np.isfinite(values)])
     n, split = len(v), int(np.searchsorted(v, boundary))
@@ -186,17 +182,16 @@ def valley_p(values: np.ndarray, boundary: float, floor: float = 0.01, searched:
         counts = [m for m in 2 ** np.arange(20) if m < n]
         for m in counts:
             for side, (edge, far) in enumerate(((start, start - m), (stop, stop + m))):
-                there = (far >= 0) & (far < n)
-                span = np.maximum(np.abs(v[edge[there]] - v[far[there]]), floor)
-                p = betainc(m, inside + 1, span / (span + width[there]))
-                sides[side, there] = np.minimum(sides[side, there], len(counts) * p)
+                valid = (far >= 0) & (far < n)
+                span = np.maximum(np.abs(v[edge[valid]] - v[far[valid]]), floor)
+                p = betainc(m, inside + 1, span / (span + width[valid]))
+                sides[side, valid] = np.minimum(sides[side, valid], len(counts) * p)
         best = min(best, float(sides.max(axis=0).min(initial=1.0)))
     return min(1.0, best * tried)
 
 
 def adjusted_rand(a: np.ndarray, b: np.ndarray) -> float:
-    """Adjusted Rand index of two labellings (non-negative) of the same things; 1.0 where both have one class
-    only.
+    """Adjusted Rand index of two labellings (non-negative) of the same things; 1.0 if both have one class only.
 
     Source: Hubert & Arabie, Journal of Classification 2, 1985, 193-218, eq. 5.
     """
@@ -219,11 +214,11 @@ def topology_agreement(
 ) -> tuple[float, float]:
     """Adjusted Rand index of classes with topological classes, and its p.
 
-    p comes from giving the places to other ranks: links share ranks, so links themselves cannot be shuffled.
+    p comes from assigning the places to other ranks: links share ranks, so links themselves cannot be shuffled.
 
     Returns
     -------
-    (index, p); (NaN, NaN) where the topology is not known or either side has one class only.
+    (index, p); (NaN, NaN) if the topology is unknown or either side has one class only.
     """
     if (pairs.level < 0).any() or len(np.unique(pairs.level)) < 2 or len(np.unique(label)) < 2:
         return float("nan"), float("nan")
@@ -234,9 +229,9 @@ def topology_agreement(
     for _ in range(permutations):
         moved = rng.permutation(pairs.ranks)
         shuffled = level[moved[pairs.src], moved[pairs.dst]]
-        # A pair that was not measured in the shuffled place has no level there.
-        there = shuffled >= 0
-        at_least += adjusted_rand(label[there], shuffled[there]) >= found - 1e-12
+        # A pair without measurements in the shuffled place has no level there.
+        measured = shuffled >= 0
+        at_least += adjusted_rand(label[measured], shuffled[measured]) >= found - 1e-12
     return found, (1 + at_least) / (1 + permutations)
 
 
@@ -265,9 +260,9 @@ def _single(pairs: Pairs) -> Classes:
 
 
 def _without_slow_ranks(pairs: Pairs) -> np.ndarray:
-    """Log latency (P, S) without the factor of ranks that are slow, or fast, at a size: a fault makes no class.
+    """Log latency (P, S) without the factor of ranks that are slow, or fast, at a size: a fault forms no class.
 
-    Links within hosts and between them are looked at apart: a slow adapter slows the latter alone.
+    Links within hosts and between hosts are examined separately: a slow adapter slows only the latter.
     """
     y = pairs.log_latency.copy()
     for mine in _kinds_of_links(pairs):
@@ -278,7 +273,7 @@ def _without_slow_ranks(pairs: Pairs) -> np.ndarray:
 
 
 def _kinds_of_links(pairs: Pairs) -> list[np.ndarray]:
-    """Rows of the links within hosts, and of those between hosts; all together where hosts are not known."""
+    """Rows of the links within hosts, and of those between hosts; all together if hosts are unknown."""
     if not all(pairs.host):
         return [np.arange(len(pairs))]
     within = pairs.host[pairs.src] == pairs.host[pairs.dst]
@@ -288,35 +283,35 @@ def _kinds_of_links(pairs: Pairs) -> list[np.ndarray]:
 def _outlying_ranks(links: Pairs, y: np.ndarray) -> np.ndarray:
     """The log factor of each rank that is slow, or fast, as a whole at one size; 0 for the others. y : (P,) -> (N,).
 
-    Such a rank's links lie above those of others at every quantile; those of a rank that merely has more far
-    links than most agree with others at some. A machine of two halves has no outlying ranks: a fifth is the
-    most, or one host.
+    Such a rank's links are above those of others at every quantile; the links of a rank that merely has more far links
+    than most agree with others at some quantile. A machine of two halves has no outlying ranks: at most a fifth of the
+    ranks are outlying, or one host.
     """
     factor = np.zeros(links.ranks)
     if not np.isfinite(y).any():
         return factor
     level = links.matrix(y - np.nanmedian(y))
     both = np.concatenate([level, level.T], axis=1)
-    there = np.isfinite(both).sum(axis=1) >= 2 * LEAST_LINKS_OF_RANK
-    if there.sum() < LEAST_RANKS:
+    enough = np.isfinite(both).sum(axis=1) >= 2 * LEAST_LINKS_OF_RANK
+    if enough.sum() < LEAST_RANKS:
         return factor
-    at = np.nanquantile(both[there], [0.15, 0.3, 0.5, 0.7, 0.85], axis=1)
+    at = np.nanquantile(both[enough], [0.15, 0.3, 0.5, 0.7, 0.85], axis=1)
     shift = at - np.median(at, axis=1, keepdims=True)
     own = np.zeros(links.ranks)
-    own[there] = np.maximum(shift.min(axis=0), 0) + np.minimum(shift.max(axis=0), 0)
-    spread = max(1.4826 * float(np.median(np.abs(own[there]))), 0.02)
+    own[enough] = np.maximum(shift.min(axis=0), 0) + np.minimum(shift.max(axis=0), 0)
+    spread = max(1.4826 * float(np.median(np.abs(own[enough]))), 0.02)
     outlying = np.abs(own) > 5 * spread
-    one_host = len(set(links.host[outlying])) == 1 and len(set(links.host[there])) >= LEAST_RANKS
-    if outlying.sum() > max(1, there.sum() / 5) and not one_host:
+    one_host = len(set(links.host[outlying])) == 1 and len(set(links.host[enough])) >= LEAST_RANKS
+    if outlying.sum() > max(1, enough.sum() / 5) and not one_host:
         return factor
     return np.where(outlying, own, 0.0)
 
 
 def _without_faults(label: np.ndarray, pairs: Pairs) -> np.ndarray:
-    """Classes with those given up of which all links share one rank or host: that is a fault, and no class.
+    """Classes without those whose links all share one rank or host: that is a fault, not a class.
 
-    label : (P,) int. A class is kept where the topology explains it: where all links of its kind (within hosts, or
-    between them) touch that host. Its links join the class of most links of their kind that do not.
+    label : (P,) int. A class stays if the topology explains it: if all links of its kind (within hosts, or between
+    them) touch that host. The links of a removed class join the class of most other links of their kind.
     """
     if pairs.ranks < LEAST_RANKS:
         return label
@@ -336,7 +331,7 @@ def _without_faults(label: np.ndarray, pairs: Pairs) -> np.ndarray:
 
 
 def _filled(y: np.ndarray) -> np.ndarray:
-    """NaN replaced by what the link's other sizes say: its mean distance from the median link."""
+    """NaN replaced by an estimate from the link's other sizes: its mean distance from the median link."""
     usual = np.nanmedian(y, axis=0)
     usual = np.where(np.isfinite(usual), usual, 0.0)
     own = np.nanmean(y - usual, axis=1, keepdims=True)
@@ -344,18 +339,18 @@ def _filled(y: np.ndarray) -> np.ndarray:
 
 
 def _size_weights(pairs: Pairs) -> np.ndarray:
-    """(S,), sum 1: sizes known worse count less; all alike where errors are not known."""
+    """(S,), sum 1: sizes with larger errors have less weight; all equal if errors are unknown."""
     with np.errstate(invalid="ignore"):
         known = np.isfinite(pairs.log_error).any(axis=0)
         error = np.full(len(pairs.size), LEAST_ERROR)
         error[known] = np.nanmedian(pairs.log_error[:, known], axis=0)
-    # A floor of a few per cent: below it links differ for other reasons than how well they are known.
+    # A minimum of a few per cent: below it links differ for other reasons than their errors.
     weight = np.isfinite(pairs.log_latency).any(axis=0) / (np.maximum(error, LEAST_ERROR) ** 2 + 0.03**2)
     return weight / weight.sum()
 
 
 def _cells_of(point: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Few enough points for a tree: the links, or means of cells of a grid that is fine against the whole.
+    """Few enough points for a tree: the links, or means of cells of a grid that is fine relative to the whole.
 
     Returns
     -------
@@ -391,7 +386,7 @@ def _cut(
     weight: np.ndarray,
     least: int,
 ) -> tuple[list[np.ndarray], list[tuple[float, float]]]:
-    """Groups of links (rows), from the root down, and the cuts made."""
+    """Groups of links (rows), from the root down, and the cuts."""
     everything = np.arange(len(point))
     if not len(tree):
         return [everything], []
@@ -411,7 +406,7 @@ def _cut(
     waiting = [len(nodes) - 1]
     while waiting:
         top = here = waiting.pop()
-        # Walk down past outlying links: a side too small to be a class is no reason to stop looking.
+        # Walk down past outlying links: a side too small for a class is no reason to stop the search.
         while True:
             node = nodes[here]
             if node.is_leaf():
@@ -427,7 +422,7 @@ def _cut(
                     cuts.append((ratio, p))
                     waiting += [left, right]
                     break
-                # Not parted here; a class may still hide further down the larger side.
+                # No cut here; a class may still be hidden further down the larger side.
             larger = left if total[left] >= total[right] else right
             if total[larger] < 2 * least:
                 groups.append(links(top))
@@ -453,14 +448,15 @@ def _parted(
 
 
 def _coincidence(level: np.ndarray, a: np.ndarray, b: np.ndarray) -> float:
-    """Chance that two groups of these sizes are exactly the nearer and the farther links; 1 where they are
-    not.
+    """The chance that two groups of these sizes are exactly the nearer and the farther links; 1 if they are not.
 
-    The topology was not used in making the groups, so where it says the same it is evidence of its own. It
-    counts when links are too few to part by themselves, as with four ranks on two hosts.
+    The topology was not used to form the groups, so its agreement is independent evidence. It helps when there are too
+    few links for a cut from the links alone, as with four ranks on two hosts.
     """
-    here, there = level[a], level[b]
-    if min(here.min(), there.min()) < 0 or not (here.max() < there.min() or there.max() < here.min()):
+    levels_a, levels_b = level[a], level[b]
+    if min(levels_a.min(), levels_b.min()) < 0 or not (
+        levels_a.max() < levels_b.min() or levels_b.max() < levels_a.min()
+    ):
         return 1.0
     n, k = len(a) + len(b), min(len(a), len(b))
     return float(np.exp(gammaln(k + 1) + gammaln(n - k + 1) - gammaln(n + 1)))
@@ -469,7 +465,7 @@ def _coincidence(level: np.ndarray, a: np.ndarray, b: np.ndarray) -> float:
 def _labels(
     groups: list[np.ndarray], point: np.ndarray, profile: np.ndarray, rows: int
 ) -> tuple[np.ndarray, int]:
-    """Labels in order of latency: every link, outlying ones too, joins the group whose median is nearest."""
+    """Labels in order of latency: every link, including outlying ones, joins the group with the nearest median."""
     order = np.argsort([float(np.median(profile[g].mean(axis=1))) for g in groups], kind="stable")
     centres = np.array([np.median(point[groups[k]], axis=0) for k in order])
     label = np.zeros(rows, int)
@@ -482,7 +478,7 @@ def _labels(
 
 
 def _medians(y: np.ndarray) -> np.ndarray:
-    """For each column of (links, sizes); NaN where no link of a class has that size."""
+    """Median of each column of (links, sizes); NaN if no link of a class has that size."""
     out = np.full(y.shape[1], np.nan)
     known = np.isfinite(y).any(axis=0)
     out[known] = np.nanmedian(y[:, known], axis=0)
@@ -515,16 +511,16 @@ def _drawn(
     """The top of the tree with at most MOST_DRAWN leaves, counts in links, leaves named by their links."""
     leaves = len(cell_class)
     members = [np.flatnonzero(cell == c) for c in range(leaves)]
-    kept = tree[max(0, len(tree) - (MOST_DRAWN - 1)) :]
-    first = leaves + len(tree) - len(kept)
+    shown = tree[max(0, len(tree) - (MOST_DRAWN - 1)) :]
+    first = leaves + len(tree) - len(shown)
     content: dict[int, np.ndarray] = {c: members[c] for c in range(leaves)}
-    for i, (a, b, _, _) in enumerate(tree[: len(tree) - len(kept)]):
+    for i, (a, b, _, _) in enumerate(tree[: len(tree) - len(shown)]):
         content[leaves + i] = np.concatenate([content.pop(int(a)), content.pop(int(b))])
     ids = sorted(content)
     number = {old: new for new, old in enumerate(ids)}
     counts = [len(content[i]) for i in ids]
-    merge = np.zeros((len(kept), 4))
-    for i, (a, b, height, _) in enumerate(kept):
+    merge = np.zeros((len(shown), 4))
+    for i, (a, b, height, _) in enumerate(shown):
         number[first + i] = len(ids) + i
         left, right = number[int(a)], number[int(b)]
         counts.append(counts[left] + counts[right])

@@ -1,7 +1,7 @@
-"""NetCDF-3, the classic format: is a file whole, and how is one written so that a full disk is an error.
+"""NetCDF-3, the classic format: whether a file is whole, and how to write one so that a full disk is an error.
 
-Reading is left to netCDF-C. Writing is not: a file whose close fails, as on a full disk, it frees and yet
-takes for open, and frees again when Python lets go of it, which ends the process (seen with 4.10.1).
+netCDF-C does the reading, but not the writing. If closing a file fails, as on a full disk, netCDF-C frees the file but
+still treats it as open. It frees it again when Python releases it, which ends the process (seen with 4.10.1).
 
 Source: the NetCDF classic format specification, with its 64-bit offset and 64-bit data variants.
 """
@@ -34,7 +34,7 @@ def _padded(count: int) -> int:
 
 @dataclass
 class _Place:
-    """Where a variable lies: shape, type as numpy writes it, first byte, and what one record of it takes."""
+    """The layout of a variable: shape, type as numpy writes it, first byte, and the size of one record."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -54,11 +54,11 @@ class ClassicWriter:
     attributes : by variable, "" for global ones: texts, numbers, lists of numbers
     records : length of the unlimited dim
 
-    The bytes are those that netCDF-C writes. Values that are never put are zeros.
+    The bytes are those that netCDF-C writes. Values that are never written are zeros.
 
     Raises
     ------
-    OSError  of the stream. DataError  net.clustbench_range (a type or a length that the format lacks).
+    OSError  from the stream. DataError  net.clustbench_range (a type or a length that the format lacks).
     """
 
     def __init__(
@@ -78,8 +78,8 @@ class ClassicWriter:
             if plain not in _TYPE_OF:
                 raise DataError(
                     "net.clustbench_range",
-                    f"variable {name} is of type {kind}; NetCDF-3 has {', '.join(_TYPE_OF)}",
-                    "the dataset was imported from a file that clustbench did not write; take that file",
+                    f"variable {name} has type {kind}; NetCDF-3 has {', '.join(_TYPE_OF)}",
+                    "the dataset was imported from a file that clustbench did not write; use that file",
                 )
             shape = tuple(lengths[dim] for dim in names)
             is_record = bool(names) and names[0] in unlimited
@@ -88,7 +88,7 @@ class ClassicWriter:
         self._check_lengths()
 
         per_record = [place for place in self._places.values() if place.is_record]
-        alone = len(per_record) == 1  # and then a record is not padded
+        alone = len(per_record) == 1  # in this case records are not padded
         self._record_bytes = sum(p.own_bytes if alone else _padded(p.own_bytes) for p in per_record)
         at = len(self._header(dims, variables, attributes, records))
         for wanted in (False, True):
@@ -104,9 +104,9 @@ class ClassicWriter:
         return self._places[name].shape
 
     def put(self, name: str, start: Sequence[int], values: np.ndarray) -> None:
-        """Puts a block of values whose first has the place `start`; it has as many dims as the variable.
+        """Write a block of values whose first has the position `start`; it has as many dims as the variable.
 
-        Fewer dims of `values` stand for leading ones of length 1. Raises OSError of the stream.
+        Fewer dims of `values` mean leading ones of length 1. Raises OSError from the stream.
         """
         place = self._places[name]
         block = np.ascontiguousarray(values, place.dtype)
@@ -116,7 +116,7 @@ class ClassicWriter:
                 raise IndexError(f"{name}[{first}:{first + many}] is beyond {length}")
         if not block.size:
             return
-        # From `outer` on only the first dim is not whole: one stretch of the file. Records lie apart.
+        # From `outer` on only the first dim is not whole: one stretch of the file. Records are separate.
         outer = max(len(place.shape) - 1, 0)
         while outer > 0 and block.shape[outer] == place.shape[outer]:
             outer -= 1
@@ -138,18 +138,18 @@ class ClassicWriter:
         return begin + flat * place.dtype.itemsize
 
     def _check_lengths(self) -> None:
-        """Lengths are 4 B wide, which only the last variable may exceed: its length is not needed."""
+        """Lengths are 4 B wide. Only the last variable may exceed them: its length is not needed."""
         last = {place.is_record: name for name, place in self._places.items()}
         for name, place in self._places.items():
             if place.own_bytes > _LARGEST_U4 - 3 and name != last[max(last)]:
                 raise DataError(
                     "net.clustbench_range",
-                    f"{name} takes {place.own_bytes / 2**30:.1f} GiB; this form of file holds below 4",
-                    "keep it in a dataset: sonde net slice --to sonde",
+                    f"{name} takes {place.own_bytes / 2**30:.1f} GiB; this file format allows less than 4 GiB",
+                    "store it in a dataset: sonde net slice --to sonde",
                 )
 
     def _extend(self, records: int, per_record: Sequence[_Place]) -> None:
-        """Gives the file its full length, so that it is whole even where zeros are never written."""
+        """Give the file its full length, so that it is whole even if zeros are never written."""
         fixed = [place for place in self._places.values() if not place.is_record]
         end = max((place.begin + _padded(place.own_bytes) for place in fixed), default=0)
         if per_record and records:
@@ -215,13 +215,13 @@ def _attributes(attributes: Mapping[str, Any]) -> bytes:
     return _list(_ATTRIBUTE, items)
 
 
-# ---- is the file whole? --------------------------------------------------------------------------
+# ---- whether a file is whole ----------------------------------------------------------------------
 
 
 def check_whole(stream: BinaryIO, length: int, name: str) -> None:
-    """That a NetCDF-3 file is as long as its header promises. Other formats pass: they check themselves.
+    """Check that a NetCDF-3 file is as long as its header promises. Other formats pass: they check themselves.
 
-    The NetCDF library reads what a cut-off NetCDF-3 file lacks as zeros, without a word.
+    The NetCDF library reads the missing part of a truncated NetCDF-3 file as zeros, without an error.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ def check_whole(stream: BinaryIO, length: int, name: str) -> None:
 
     Raises
     ------
-    DataError  net.truncated (too short), net.damaged_header (what no writer writes).
+    DataError  net.truncated (too short), net.damaged_header (a header that no program writes).
 
     Source: the NetCDF classic format specification with 64-bit offset and 64-bit data variants.
     """
@@ -248,7 +248,7 @@ def check_whole(stream: BinaryIO, length: int, name: str) -> None:
             "copy it again from where it was measured",
         ) from None
     if length < promised:
-        raise _truncated(name, f"it holds {length} of the {promised} B its header promises")
+        raise _truncated(name, f"it has {length} of the {promised} B that its header promises")
 
 
 def _truncated(name: str, what: str) -> DataError:
@@ -258,7 +258,7 @@ def _truncated(name: str, what: str) -> DataError:
 
 
 class _ClassicHeader:
-    """The header of a NetCDF-3 file, as far as the file's length needs it."""
+    """The header of a NetCDF-3 file, as far as it determines the file's length."""
 
     def __init__(self, stream: BinaryIO, version: int) -> None:
         self._stream = stream
@@ -267,7 +267,7 @@ class _ClassicHeader:
         self._read = 4
 
     def length(self) -> int:
-        """The least length of the file in B. Raises EOFError when the header ends early, ValueError."""
+        """The smallest length of the file in B. Raises EOFError if the header ends early, ValueError."""
         records = self._count()
         being_written = (1 << 8 * self._count_bytes) - 1
         dims = [self._dimension() for _ in self._list(_DIMENSION)]
@@ -298,13 +298,13 @@ class _ClassicHeader:
             raise ValueError("the unlimited dimension of a variable is not its first")
         self._attributes()
         width = self._type()
-        self._count()  # the length of its data, which cannot say more than 4 GiB
+        self._count()  # the length of its data, which is limited to 4 GiB
         return shape, self._number(self._offset_bytes), width
 
     def _list(self, tag: int) -> Iterator[None]:
         found, count = self._number(4), self._count()
         if found != tag and (found or count):
-            raise ValueError(f"where list {tag} is due stands {found}")
+            raise ValueError(f"{found} is in the place of list {tag}")
         for _ in range(count):
             yield None
 
@@ -322,13 +322,13 @@ class _ClassicHeader:
         count = self._count()
         try:
             self._bytes(-(-count // 4) * 4)[:count].decode("utf-8")
-        except UnicodeDecodeError:  # at which the library would stumble
+        except UnicodeDecodeError:  # the library would fail on it
             raise ValueError("a name in it is not text") from None
 
     def _type(self) -> int:
         kind = self._number(4)
         if kind not in _TYPE_BYTES:
-            raise ValueError(f"type {kind} is not known")
+            raise ValueError(f"type {kind} is unknown")
         return _TYPE_BYTES[kind]
 
     def _few(self, what: str, most: int) -> int:

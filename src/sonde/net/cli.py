@@ -41,7 +41,7 @@ def group() -> None:
 @group.command("modes")
 @common()
 def show_modes() -> Outcome:
-    """What modes there are, and what a sample is in each."""
+    """List the modes, and the meaning of a sample in each."""
     rows = [(mode.name, mode.text, VALUES[mode.value]) for mode in modes().values()]
     return Outcome(
         "net",
@@ -55,7 +55,7 @@ def show_modes() -> Outcome:
 @group.command("rules")
 @common()
 def show_rules() -> Outcome:
-    """What stopping rules there are, and their options."""
+    """List the stopping rules and their options."""
     from sonde.core.rules import rules
 
     rows = []
@@ -85,62 +85,72 @@ def show_rules() -> Outcome:
     type=SIZES,
     default="0,8,64,512,1KiB,4KiB,16KiB,64KiB,256KiB,1MiB",
     metavar="SIZES",
-    help="Message lengths: begin:end:step, end left out, or a list.",
+    help="Message lengths: begin:end:step, end not included, or a list.",
 )
 @click.option(
     "--rule",
     metavar="RULE",
-    help="When a cell has enough samples: ci:1%, fixed:1000, …; see sonde net rules.",
+    help="Stopping rule of each cell: ci:1%, fixed:1000, …; see sonde net rules.",
 )
 @click.option(
     "--value",
     type=click.Choice(CHOICES),
-    help="What a sample of a ping-pong is; half a round trip by default.",
+    help="Meaning of a ping-pong sample; default: half a round trip.",
 )
 @click.option(
     "--pairing",
     type=click.Choice(PAIRINGS),
     default="auto",
-    help="Pairs of a round at once, or one by one; auto measures whether they disturb each other.",
+    help="Measure pairs at once, or one by one; auto tests whether they disturb each other.",
 )
-@click.option("--pairs", metavar="LIST", help="Only these pairs of ranks: 0-1,2-5.")
+@click.option("--pairs", metavar="LIST", help="Measure only these pairs of ranks: 0-1,2-5.")
 @click.option(
     "--by-class",
     is_flag=True,
     help="Find the classes of links in a short first pass, then measure a few links of each.",
 )
-@click.option("--raw/--no-raw", default=True, help="Keep every sample, or the summary alone.")
+@click.option("--raw/--no-raw", default=True, help="Store every sample, or only the summary.")
 @click.option(
-    "--cap", type=click.IntRange(min=1), default=20000, show_default=True, help="Samples a cell at most."
+    "--cap",
+    type=click.IntRange(min=1),
+    default=20000,
+    show_default=True,
+    help="Largest number of samples per cell.",
 )
 @click.option(
     "--epoch-length",
     type=click.IntRange(1, 100000),
     default=50,
     show_default=True,
-    help="Samples of one burst at most.",
+    help="Largest number of samples per burst.",
 )
 @click.option(
     "--warmup",
     type=click.IntRange(0, 10000),
     default=2,
     show_default=True,
-    help="Exchanges before each burst that are not kept.",
+    help="Unrecorded exchanges before each burst.",
 )
 @click.option(
     "--gap",
     "gap_s",
     type=PAUSE,
     metavar="TIME",
-    help="Least time from one epoch to the next, 0s for none; by default the budget decides.",
+    help="Shortest time between epochs, 0s for none; by default the budget decides.",
 )
-@click.option("--noise-size", type=SIZE, default="64KiB", metavar="SIZE", help="Messages of the noise modes.")
 @click.option(
-    "--noise-ranks", type=click.IntRange(min=0), default=2, show_default=True, help="Ranks that make noise."
+    "--noise-size", type=SIZE, default="64KiB", metavar="SIZE", help="Message size of the noise modes."
+)
+@click.option(
+    "--noise-ranks",
+    type=click.IntRange(min=0),
+    default=2,
+    show_default=True,
+    help="Number of ranks that make noise.",
 )
 @TIMEOUT
 @click.option(
-    "--forward", is_flag=True, hidden=True, help="Send all blocks to rank 0, as where no folder is shared."
+    "--forward", is_flag=True, hidden=True, help="Send all blocks to rank 0, as without a shared folder."
 )
 @click.option(
     "--inject-clock", default="", hidden=True, help="Put an error into a rank's clock: rank:seconds:drift,…"
@@ -178,9 +188,8 @@ def run(
 ) -> Outcome:
     """Measure delays between all pairs of ranks.
 
-    Samples come in short bursts spread over the run, pairs and lengths mixed. Each (pair, length) ends
-    when its
-    stopping rule is content; --budget ends all. Ctrl-C saves what there is.
+    Samples come in short bursts spread over the run, with pairs and lengths mixed. Each (pair, length) ends when its
+    stopping rule is satisfied; --budget ends everything. Ctrl-C saves the results so far.
 
     \b
     sonde net run --ntasks 4 --budget 60s -o a.nc
@@ -213,7 +222,7 @@ def run(
     )
     if by_class and pairs:
         raise UsageError(
-            "net.pairs_twice", "--by-class chooses the pairs, and --pairs does too", "give one of the two"
+            "net.pairs_twice", "--by-class and --pairs both choose the pairs", "give only one of them"
         )
     out = output_path("net", output)
     start = prepare("net", "sonde-net", launcher, hostlist.expand(hosts) if hosts else ())
@@ -244,7 +253,7 @@ def run(
 @common("output", "launcher", "hosts", "budget", "seed")
 @FILE
 @TIMEOUT
-@click.option("--inject-slow", default="", hidden=True, help="As for run.")
+@click.option("--inject-slow", default="", hidden=True, help="Same as for run.")
 def retest(
     file: Path,
     output: Path | None,
@@ -255,9 +264,10 @@ def retest(
     timeout_s: float,
     inject_slow: str,
 ) -> Outcome:
-    """Measure the suspicious links of a run again, beside ordinary ones; the fresh data alone decide.
+    """Measure the suspicious links of a run again, with ordinary links for comparison; only the new data decide.
 
-    Being the slowest of many is no proof: the second look is. Start it as the first run was, with the same hosts.
+    The slowest of many links may be slow by chance: only new data prove it. Start this command like the first run, with
+    the same hosts.
     """
     began = settings().began
     from sonde.core import hostlist
@@ -299,13 +309,13 @@ def retest(
     found = [
         Finding(
             "net.slow_link_confirmed",
-            f"link {link.src}–{link.dst} is {link.ratio - 1:.0%} slower than expected in fresh data too",
+            f"link {link.src}–{link.dst} is {link.ratio - 1:.0%} slower than expected in new data too",
             {"src": link.src, "dst": link.dst, "ratio": link.ratio, "q": link.q},
             typed("sonde", "net", "show", measured.paths[0], "--pair", f"{link.src},{link.dst}"),
         )
         for link in test.links
     ]
-    verdict = f"{len(test.links)} of {len(suspects.suspects)} suspicious links are slow in fresh data too"
+    verdict = f"{len(test.links)} of {len(suspects.suspects)} suspicious links are slow in new data too"
     outcome = Outcome(
         "net",
         "retest",
@@ -353,7 +363,7 @@ FILES = click.argument(
 @FILES
 @click.option("--pair", metavar="A,B", help="One pair of ranks, every length.")
 def show(files: tuple[Path, ...], pair: str | None) -> Outcome:
-    """What datasets say: verdict, findings, delays by length, classes of links."""
+    """Show datasets: verdict, findings, delays by length, classes of links."""
     outcome = _outcome("show", list(files))
     if pair is not None:
         ends = read_pair(pair)
@@ -375,15 +385,16 @@ def _pair_tables(path: Path, pair: tuple[int, int]) -> list[Table]:
 @common()
 @FILE
 @AGAINST
-@click.option("--max-median", "max_median_s", type=DELAY, metavar="TIME", help="No median above this.")
+@click.option("--max-median", "max_median_s", type=DELAY, metavar="TIME", help="Largest allowed median.")
+@click.option("--up-to", "size_b", type=SIZE, metavar="SIZE", help="Largest message length for --max-median.")
 @click.option(
-    "--up-to", "size_b", type=SIZE, metavar="SIZE", help="--max-median counts up to this message length."
+    "--max-ratio",
+    type=click.FloatRange(min=1),
+    metavar="R",
+    help="Largest ratio of the slowest to the fastest link of a class.",
 )
-@click.option(
-    "--max-ratio", type=click.FloatRange(min=1), metavar="R", help="Slowest over fastest link of a class."
-)
-@click.option("--min-converged", type=SHARE, metavar="SHARE", help="Share of cells whose rule was content.")
-@click.option("--slow-links/--no-slow-links", default=True, help="Whether a slow link is a finding.")
+@click.option("--min-converged", type=SHARE, metavar="SHARE", help="Smallest share of cells that converged.")
+@click.option("--slow-links/--no-slow-links", default=True, help="Report slow links as findings, or not.")
 @MATTERS
 def check(
     file: Path,
@@ -395,7 +406,7 @@ def check(
     slow_links: bool,
     matters: float,
 ) -> Outcome:
-    """Hold a run against limits, or against an earlier one; exit 1 on a finding.
+    """Compare a run with limits, or with an earlier run; exit 1 on a finding.
 
     Prints the command that would drain the hosts behind the findings, and never runs it.
     """
@@ -421,15 +432,15 @@ def check(
             found += result.findings
             outcome.tables.insert(0, result.table)
             outcome.values["detectable"] = result.values()["detectable"]
-    if slow_links and (told := limits.single_link(summary)):
-        outcome.warnings.append(told)
+    if slow_links and (warning := limits.single_link(summary)):
+        outcome.warnings.append(warning)
     outcome.hold(found, file)
     if result is None:
         detectable = float(summary.attrs.get("detectable_slowdown", "nan"))
         if slow_links and detectable == detectable:
             outcome.values["detectable"] = detectable
             if not found:
-                outcome.verdict += f"; a link {detectable:.0%} slower would have been found"
+                outcome.verdict += f"; smallest detectable slowdown of a link {detectable:.0%}"
         if not outcome.sound:
             outcome.verdict += f"; {verdict.doubt(summary)[:1].lower()}{verdict.doubt(summary)[1:]}"
     if result is not None:
@@ -438,8 +449,8 @@ def check(
             outcome.sound = False
             outcome.verdict += f"; {result.sentence(str(file))}"
     outcome.lines += drain_lines(found)
-    if words := drain_words(found):
-        outcome.values["drain"] = words
+    if drain_command := drain_words(found):
+        outcome.values["drain"] = drain_command
     return outcome
 
 
@@ -449,7 +460,7 @@ def check(
 @B_NC
 @MATTERS
 def diff(a: Path, b: Path, matters: float) -> Outcome:
-    """Where B is slower than A, cell by cell, and what changed in the machine; exit 1 when it is."""
+    """Show where B is slower than A, cell by cell, and what changed in the machine; exit 1 if B is slower."""
     import sonde
     from sonde.core import dataset
     from sonde.net import limits
@@ -476,15 +487,19 @@ def _share(value: float, digits: int) -> str:
     multiple=True,
     default=("all",),
     metavar="RULE",
-    help="A rule, again for more, or all.",
+    help="A rule; may be repeated; or all.",
 )
 @click.option(
-    "--cap", type=click.IntRange(min=1), default=20000, show_default=True, help="Samples a cell at most."
+    "--cap",
+    type=click.IntRange(min=1),
+    default=20000,
+    show_default=True,
+    help="Largest number of samples per cell.",
 )
 def replay(files: tuple[Path, ...], rules_: tuple[str, ...], cap: int, seed: int | None) -> Outcome:
-    """What each stopping rule would have taken, saved and lost, on series recorded in full.
+    """Show the samples, saved time and error of each stopping rule, on series recorded in full.
 
-    The rules are the ones that decide live. Several files compare networks and modes.
+    The rules are those that decide in live runs. Several files compare networks and modes.
 
     \b
     sonde net replay a.nc --rule all
@@ -506,7 +521,7 @@ def replay(files: tuple[Path, ...], rules_: tuple[str, ...], cap: int, seed: int
             if "raw" not in tree.children or "latency" not in tree["raw"].data_vars:
                 raise DataError(
                     "net.no_series",
-                    f"{file} holds no single samples, only their summary",
+                    f"{file} has no single samples, only their summary",
                     "measure with --raw",
                 )
             results = replay_all(
@@ -533,12 +548,12 @@ def replay(files: tuple[Path, ...], rules_: tuple[str, ...], cap: int, seed: int
         time, what = (
             ("saved", "of the time in samples")
             if whole is None
-            else ("run", "how long it would have taken, pauses and barriers included")
+            else ("run", "duration of the whole run, with pauses and barriers")
         )
         head = ("rule", "n", "error", "95 %", "covers", time, "converged")
         note = (
             "n, error: median over cells, against the median of the whole series\n"
-            f"{time}: {what}\nconverged: cells; the others met a cap, a drift or the series' end"
+            f"{time}: {what}\nconverged: cells; the others reached a cap, drifted, or the series ended"
         )
         title = f"{file}: {results[0].cells} cells" + (f", {format_duration(whole)}" if whole else "")
         outcome.tables.append(Table(title, head, rows, right=(1, 2, 3, 4, 5, 6), note=note))
@@ -558,14 +573,14 @@ def replay(files: tuple[Path, ...], rules_: tuple[str, ...], cap: int, seed: int
     "--assume",
     type=click.Path(path_type=Path),
     metavar="MODEL.toml",
-    help="A model of the network to hold the links against.",
+    help="Model of the network to compare the links with.",
 )
 @click.option(
     "--tolerance",
     type=SHARE,
     default="20%",
     metavar="SHARE",
-    help="How far a link may be from the assumed model.",
+    help="Allowed difference between a link and the assumed model.",
 )
 @click.option("--forecast", type=SIZES, metavar="SIZES", help="Message lengths to forecast.")
 @click.option(
@@ -577,7 +592,7 @@ def replay(files: tuple[Path, ...], rules_: tuple[str, ...], cap: int, seed: int
 def model(
     file: Path, assume: Path | None, tolerance: float, forecast: tuple[int, ...] | None, together: Path | None
 ) -> Outcome:
-    """Hockney and LogGP fits, forecasts, and links that break an assumed model of the network."""
+    """Fit Hockney and LogGP models, forecast delays, and find links that differ from an assumed model."""
     import sonde
     from sonde.core import config
     from sonde.core.units import format_duration, format_size
@@ -598,7 +613,7 @@ def model(
             "measure more with --sizes",
         )
     rows: list[tuple[str, ...]] = []
-    told: list[dict[str, Any]] = []
+    described: list[dict[str, Any]] = []
     for k, link in enumerate(fitted):
         gp = models.loggp(link, other)
         for segment in link.segments:
@@ -613,7 +628,7 @@ def model(
                     f"{link.worst_left_out:.0%}",
                 )
             )
-        told.append(
+        described.append(
             {
                 "class": k,
                 "segments": [
@@ -636,20 +651,20 @@ def model(
         )
     head = ("class", "sizes", "alpha", "bandwidth", "scatter", "left out")
     tables = [Table("T(s) = alpha + s / bandwidth, by class of links", head, rows, right=(2, 3, 4, 5),
-                    note="left out: worst error of a size forecast from the others")]  # fmt: skip
+                    note="left out: worst error of a size that is forecast from the others")]  # fmt: skip
     if forecast:
         body = [
             (str(row["class"]), format_size(f["size"], exact=True), format_duration(f["value_s"]),
              f"{format_duration(f['low_s'])} to {format_duration(f['high_s'])}",
              "extrapolated" if f["extrapolated"] else "")
-            for row in told for f in row["forecast"]
+            for row in described for f in row["forecast"]
         ]  # fmt: skip
         tables.append(Table("Forecast", ("class", "size", "delay", "95 % of links", ""), body, right=(2, 3)))
     outcome = Outcome(
-        "net", "model", schema="net/1", dataset=str(file), tables=tables, values={"models": told}
+        "net", "model", schema="net/1", dataset=str(file), tables=tables, values={"models": described}
     )
-    if told_of := models.beyond(fitted, forecast or ()):
-        outcome.warnings.append(told_of)
+    if warning := models.beyond(fitted, forecast or ()):
+        outcome.warnings.append(warning)
     outcome.verdict = f"{len(fitted)} class{'es' if len(fitted) > 1 else ''} of links, modelled"
     if assume is not None:
         assumed = config.read(assume).data
@@ -658,9 +673,9 @@ def model(
         )
         outcome.warnings += models.stand_ins(assumed, summary)
         outcome.verdict += (
-            f"; {len(outcome.findings)} links break the assumed model"
+            f"; {len(outcome.findings)} links differ from the assumed model"
             if outcome.findings
-            else "; all links keep to the assumed model"
+            else "; all links agree with the assumed model"
         )
     return outcome
 
@@ -676,19 +691,19 @@ _mount()
 
 
 def _outcome(verb: str, paths: list[Path]) -> Outcome:
-    """The result of one run: its datasets, one a mode, told one after the other."""
+    """The result of one run: its datasets, one per mode, in order."""
     import sonde
     from sonde.core import dataset
     from sonde.net import verdict
     from sonde.net.figures import summary_of
 
     outcome = Outcome("net", verb, dataset=str(paths[0]))
-    told: list[str] = []
+    sentences: list[str] = []
     for path in paths:
         with sonde.open(path) as tree:
             summary = summary_of(tree).load()
             mode = str(tree.attrs.get("mode", "unknown mode"))
-            told.append(verdict.sentence(summary, str(path)))
+            sentences.append(verdict.sentence(summary, str(path)))
             outcome.schema = str(tree.attrs["schema"])
             outcome.complete &= bool(tree.attrs.get("complete", 1))
             outcome.sound &= verdict.sound(summary)
@@ -701,9 +716,9 @@ def _outcome(verb: str, paths: list[Path]) -> Outcome:
             if len(paths) == 1:
                 outcome.values = values
             else:
-                told[-1] = f"{mode}: {told[-1]}"
+                sentences[-1] = f"{mode}: {sentences[-1]}"
                 outcome.values.setdefault("datasets", []).append(
                     {"dataset": str(path), "mode": mode, **values}
                 )
-    outcome.verdict = " ".join(told)
+    outcome.verdict = " ".join(sentences)
     return outcome

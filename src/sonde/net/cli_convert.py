@@ -33,17 +33,17 @@ _HDF5, _CDF = b"\x89HDF\r\n\x1a\n", b"CDF"
     "to",
     type=click.Choice(["sonde", "clustbench", "clustbench-v1", "clustbench-v2"]),
     required=True,
-    help="sonde: a dataset. clustbench (its version 2) or one of its versions: files OUT_median.nc and so on.",
+    help="sonde: a dataset. clustbench (version 2) or one of its versions: files OUT_median.nc and so on.",
 )
-@click.option("--sizes", type=SIZES, metavar="LIST", help="Message sizes to take; default: all.")
+@click.option("--sizes", type=SIZES, metavar="LIST", help="Message sizes to export; default: all.")
 @click.option(
     "--size", type=SIZE, metavar="BYTES", help="Message size of a fixed-length file whose name lacks it."
 )
 @common()
 def convert(source: Path, target: Path, to: str, sizes: tuple[int, ...] | None, size: int | None) -> Outcome:
-    """Turn clustbench's files into a dataset, or a dataset into clustbench's files.
+    """Convert clustbench's files into a dataset, or a dataset into clustbench's files.
 
-    IN is a dataset, any one file of clustbench (its siblings are found), or a prefix that such files share.
+    IN is a dataset, any file of clustbench (the other files of its set are found), or the common prefix of such files.
     """
     with ExitStack() as stack:
         found = _Source.find(source, stack, size)
@@ -55,7 +55,7 @@ def convert(source: Path, target: Path, to: str, sizes: tuple[int, ...] | None, 
 
 @click.command("slice")
 @click.argument("source", metavar="IN", type=click.Path(path_type=Path))
-@click.option("--size", type=SIZE, metavar="BYTES", required=True, help="Message size to cut out.")
+@click.option("--size", type=SIZE, metavar="BYTES", required=True, help="Message size to extract.")
 @click.option(
     "--to",
     type=click.Choice(["clustbench", "sonde"]),
@@ -64,7 +64,7 @@ def convert(source: Path, target: Path, to: str, sizes: tuple[int, ...] | None, 
 )
 @common("output")
 def cut(source: Path, size: int, to: str, output: Path | None) -> Outcome:
-    """Cut one message size out of a dataset or of clustbench's PREFIX_all.nc."""
+    """Extract one message size from a dataset or from clustbench's PREFIX_all.nc."""
     from sonde.net import clustbench, convert
 
     with ExitStack() as stack:
@@ -99,7 +99,7 @@ def cut(source: Path, size: int, to: str, output: Path | None) -> Outcome:
 )
 @common("output")
 def spectrum(source: Path, size: int, window: int, to: str, output: Path | None) -> Outcome:
-    """Amplitude of every harmonic, in all windows of N consecutive samples, for each pair."""
+    """Compute the amplitude of every harmonic, in all windows of N consecutive samples, for each pair."""
     from sonde.core.stats import sliding_amplitude
     from sonde.net import clustbench, convert
 
@@ -126,7 +126,7 @@ def spectrum(source: Path, size: int, window: int, to: str, output: Path | None)
         return outcome
 
 
-# ---- what was given ------------------------------------------------------------------------------
+# ---- input ---------------------------------------------------------------------------------------
 
 
 class _Source:
@@ -141,18 +141,18 @@ class _Source:
         return self.imported.warnings if self.imported else []
 
     def plain_attrs(self) -> dict[str, Any]:
-        """Root attributes, without what only an export to clustbench needs."""
+        """Root attributes, without those that only an export to clustbench needs."""
         from sonde.net.convert import STORED
 
         return {str(key): value for key, value in self.tree.attrs.items() if key != STORED}
 
     @classmethod
     def find(cls, path: Path, stack: ExitStack, size: int | None) -> _Source:
-        """Opens what `path` names: a dataset, a file of clustbench, or a prefix of such files.
+        """Open a dataset, a file of clustbench, or a prefix of such files.
 
         Raises
         ------
-        DataError  what `dataset.open` and `clustbench.look` raise, net.no_such_files.
+        DataError  those of `dataset.open` and `clustbench.look`, net.no_such_files.
         """
         if path.is_file() and not _is_clustbench(path):
             from sonde.core import dataset
@@ -180,8 +180,8 @@ class _Source:
                     warnings.append(
                         Warning(
                             "net.clustbench_hosts",
-                            f"{hosts_file.name} does not name a host for each of {first.header.ranks} ranks",
-                            "it is left out: ranks have no hosts",
+                            f"{hosts_file.name} does not have a host for each of {first.header.ranks} ranks",
+                            "it is ignored: ranks have no hosts",
                         )
                     )
         if first.form == "fixed_length":
@@ -189,8 +189,8 @@ class _Source:
             if named is None and size is None:
                 raise UsageError(
                     "net.size_unknown",
-                    f"{first.name} holds one message size, but only a name can say which: fixed_length_64.nc",
-                    "say it with --size",
+                    f"{first.name} has one message size, which only its name can give: fixed_length_64.nc",
+                    "give it with --size",
                 )
             imported = convert.from_fixed_length(first, size if named is None else named)  # type: ignore[arg-type]
         elif first.form == "spectrum":
@@ -205,7 +205,7 @@ class _Source:
 
 
 def _is_clustbench(path: Path) -> bool:
-    """Whether a file is NetCDF-3, or NetCDF-4 without a schema. `dataset.open` judges all others."""
+    """Whether a file is NetCDF-3, or NetCDF-4 without a schema. `dataset.open` handles all others."""
     with _told(path), path.open("rb") as stream:
         head = stream.read(8)
     if head[:3] == _CDF:
@@ -220,7 +220,7 @@ def _is_clustbench(path: Path) -> bool:
 
 
 def _open_set(path: Path, stack: ExitStack) -> dict[str, tuple[Path, View]]:
-    """Files of clustbench by kind, open: the one given and those that share its prefix."""
+    """Open files of clustbench by kind: the given one and those that share its prefix."""
     from sonde.net import clustbench
 
     if path.is_file():
@@ -232,12 +232,12 @@ def _open_set(path: Path, stack: ExitStack) -> dict[str, tuple[Path, View]]:
     else:
         first, prefix = None, path.name
     names = {kind: path.with_name(clustbench.set_name(prefix, kind)) for kind in clustbench.KINDS}
-    there = {kind: file for kind, file in names.items() if file.is_file()}
-    if not there:
+    existing = {kind: file for kind, file in names.items() if file.is_file()}
+    if not existing:
         raise _nothing_there(path, [file.name for file in names.values()])
     return {
         kind: (file, first if first is not None and file == path else _open(file, stack))
-        for kind, file in there.items()
+        for kind, file in existing.items()
     }
 
 
@@ -251,7 +251,7 @@ def _nothing_there(path: Path, names: list[str]) -> DataError:
     beside = [] if not path.parent.is_dir() else [entry.name for entry in path.parent.iterdir()]
     return DataError(
         "net.no_such_files",
-        f"{path} is not there{nearest(path.name, beside)}",
+        f"{path} does not exist{nearest(path.name, beside)}",
         f"a prefix stands for files of clustbench: {', '.join(names[:4])} and so on",
     )
 
@@ -271,7 +271,7 @@ def _open(path: Path, stack: ExitStack) -> View:
     except (OSError, RuntimeError):
         raise DataError(
             "net.not_netcdf",
-            f"{path} is damaged: the NetCDF library cannot find its way through it",
+            f"{path} is damaged: the NetCDF library cannot read its structure",
             "copy it again from its source",
         ) from None
 
@@ -290,7 +290,7 @@ def _told(path: Path) -> Iterator[None]:
         raise DataError("core.cannot_read", f"cannot read {path}: {why}", "check its permissions") from None
 
 
-# ---- what is written -----------------------------------------------------------------------------
+# ---- output --------------------------------------------------------------------------------------
 
 
 def _to_sonde(found: _Source, target: Path, sizes: Sequence[int] | None) -> Outcome:
@@ -300,13 +300,13 @@ def _to_sonde(found: _Source, target: Path, sizes: Sequence[int] | None) -> Outc
         raise UsageError(
             "net.nothing_to_convert",
             f"{found.name} is a dataset of Sonde already",
-            "export it with --to clustbench-v1 or clustbench-v2, or cut one size out with sonde net slice",
+            "export it with --to clustbench-v1 or clustbench-v2, or extract one size with sonde net slice",
         )
     if sizes is not None:
         raise UsageError(
             "net.sizes_of_import",
-            "--sizes chooses what is exported to clustbench; an import takes all sizes",
-            "convert all, then: sonde net slice OUT --size S --to sonde",
+            "--sizes selects sizes for an export to clustbench; an import reads all sizes",
+            "convert all sizes, then: sonde net slice OUT --size S --to sonde",
         )
     warnings = _write(found.imported, target, found.files)
     imported = found.imported
@@ -328,8 +328,8 @@ def _to_clustbench(found: _Source, prefix: Path, form: str, sizes: Sequence[int]
     if prefix.suffix == ".nc":
         raise UsageError(
             "net.prefix_expected",
-            f"'{prefix}' is the name of one file, and clustbench {form} is several",
-            f"give a prefix: '{prefix.with_suffix('')}' makes {prefix.stem}_median.nc and so on",
+            f"'{prefix}' is the name of one file, but clustbench {form} has several",
+            f"give a prefix: '{prefix.with_suffix('')}' gives {prefix.stem}_median.nc and so on",
         )
     files: dict[str, Path] = {}
     with _drafts(found.files) as drafts:
@@ -352,7 +352,7 @@ def _to_clustbench(found: _Source, prefix: Path, form: str, sizes: Sequence[int]
 
 
 def _write(imported: Imported, target: Path, sources: Sequence[Path]) -> list[Warning]:
-    """Writes a dataset; returns its warnings, which are in it too."""
+    """Write a dataset; return its warnings, which it also contains."""
     from sonde.core.seal import write_dataset
     from sonde.net import convert
 
@@ -376,12 +376,12 @@ def _outcome(verb: str, what: str, files: Sequence[Path], warnings: Sequence[War
 def _check_target(target: Path, sources: Sequence[Path]) -> None:
     if any(target.resolve() == source.resolve() for source in sources):
         raise UsageError(
-            "net.would_overwrite", f"{target} would overwrite what it is made from", "give another name"
+            "net.would_overwrite", f"{target} would overwrite its own source", "give another name"
         )
 
 
 class _Drafts:
-    """Files of clustbench in the making, each beside its place."""
+    """Unfinished files of clustbench, each next to its final place."""
 
     def __init__(self, sources: Sequence[Path]) -> None:
         self._sources = sources
@@ -389,7 +389,7 @@ class _Drafts:
         self._made: list[NewFile] = []
 
     def create(self, target: Path) -> BinaryIO:
-        """An empty file that `publish` gives its name."""
+        """An empty file that `publish` renames to its final name."""
         _check_target(target, self._sources)
         with _writing(target):
             self._made.append(NewFile(target))
@@ -410,14 +410,14 @@ class _Drafts:
             new.discard()
 
     def failed(self, error: OSError | RuntimeError) -> SondeError:
-        """What an error amid reading and writing was: netCDF-C's own have no errno, or one below 0."""
+        """The cause of an error during reading and writing: netCDF-C's own errors have no errno, or one below 0."""
         target = self._made[-1].target if self._made else Path()
         if isinstance(error, OSError) and (error.errno or 0) > 0:
             return _unwritable(target, error)
         from sonde.core import dataset
 
-        if told := dataset.blamed(error):
-            return told
+        if data_error := dataset.blamed(error):
+            return data_error
         names = ", ".join(str(source) for source in self._sources)
         which = "it is" if len(self._sources) == 1 else "one of them is"
         what = f"cannot read {names} to the end: {which} damaged"
@@ -426,7 +426,7 @@ class _Drafts:
 
 @contextmanager
 def _drafts(sources: Sequence[Path]) -> Iterator[_Drafts]:
-    """Files that appear together when all are whole, and not at all when one cannot be written."""
+    """Files that appear together when all are complete, and not at all if one cannot be written."""
     drafts = _Drafts(sources)
     try:
         try:
@@ -451,7 +451,7 @@ def _unwritable(target: Path, error: OSError) -> EnvironmentFailure:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return EnvironmentFailure(
             "core.disk_full",
-            f"cannot write {target}: no space is left there",
+            f"cannot write {target}: no space left",
             "free space, or choose another place",
         )
     why = error.strerror or str(error)

@@ -1,4 +1,4 @@
-"""clustbench's files: what they look like, read and written through handles that the caller opens.
+"""clustbench's files: their format, and how to read and write them through handles that the caller opens.
 
 All are NetCDF-3 with 64-bit offsets, in seconds, without attributes.
 
@@ -8,11 +8,11 @@ All are NetCDF-3 with 64-bit offsets, in seconds, without attributes.
     fixed length  fixed_length_SIZE.nc: data(n, x, y), n is the repetition
     spectrum      spectrum_SIZE_WINDOW.nc: data(src, dest, pos, spek), amplitude of every harmonic
 
-Matrix k is for messages of begin + k * step bytes. The axes are a trap: a row is what one process measured,
-so x is the receiver and y the sender (for `put` the other way round), although clustbench's own scripts call
-the first axis "src". Outside `data`, (src, dst) here always means sender and receiver.
+Matrix k is for messages of begin + k * step bytes. The axes are misleading: a row contains the measurements of one
+process, so x is the receiver and y the sender (for `put` the reverse), although clustbench's own scripts call the first
+axis "src". Outside `data`, (src, dst) here always means sender and receiver.
 
-Source: the files themselves, and docs/reference/clustbench.md, which says where each definition was seen.
+Source: the files themselves, and docs/reference/clustbench.md, which gives the source of each definition.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ TEST_TYPES = {
 }
 _MODE_OF = {number: mode for mode, number in TEST_TYPES.items()}
 
-# What clustbench times in each mode, in the words of net/1.
+# The quantity that clustbench times in each mode, in the terms of net/1.
 VALUE_OF_MODE = {
     "one_to_one": "recv_duration",
     "directed_one_to_one": "recv_duration",
@@ -67,7 +67,7 @@ VALUE_OF_MODE = {
     "get": "completion",
 }
 
-# Modes in which a process also sends to itself. The diagonal of the others holds what memory held.
+# Modes in which a process also sends to itself. In the others the diagonal contains arbitrary memory.
 SELF_MODES = ("all_to_all", "async_one_to_one", "bcast")
 
 PADDING = -1.0
@@ -90,13 +90,13 @@ _SPECTRUM_NAME = re.compile(r"spectrum_(?P<size>\d+)_(?P<window>\d+)\.nc")
 
 
 def split_name(name: str) -> tuple[str, str] | None:
-    """("PREFIX", "median") of "PREFIX_median.nc"; None when the name is not of a set."""
+    """("PREFIX", "median") from "PREFIX_median.nc"; None if the name does not belong to a set."""
     found = _SET_NAME.fullmatch(name)
     return (found["prefix"], found["kind"]) if found else None
 
 
 def set_name(prefix: str, kind: str) -> str:
-    """Name of one file of a set; kind is of KINDS, or "hosts"."""
+    """The name of one file of a set; kind is one of KINDS, or "hosts"."""
     return f"{prefix}_hosts.txt" if kind == "hosts" else f"{prefix}_{kind}.nc"
 
 
@@ -109,13 +109,13 @@ def spectrum_name(size: int, window: int) -> str:
 
 
 def fixed_length_of(name: str) -> int | None:
-    """Message size (B) in the name of a fixed-length file; the file itself does not hold it."""
+    """The message size (B) in the name of a fixed-length file, which is not in the file itself."""
     found = _FIXED_NAME.fullmatch(name)
     return int(found["size"]) if found else None
 
 
 def spectrum_of(name: str) -> tuple[int, int] | None:
-    """Size (B) and window (samples) in the name of a spectrum file; the file holds neither."""
+    """The size (B) and window (samples) in the name of a spectrum file; neither is in the file."""
     found = _SPECTRUM_NAME.fullmatch(name)
     return (int(found["size"]), int(found["window"])) if found else None
 
@@ -138,7 +138,7 @@ class Header:
     noise_ranks: int = 0
 
     def count(self) -> int:
-        """How many matrices the header promises."""
+        """The number of matrices that the header promises."""
         return max(0, -(-(self.end - self.begin) // self.step)) if self.step > 0 else 1
 
     def sizes(self, count: int) -> np.ndarray:
@@ -148,9 +148,9 @@ class Header:
 
 @dataclass(frozen=True)
 class Structure:
-    """Everything in a file but `data`: dims in order (None is unlimited), variables in order, values.
+    """Everything in a file except `data`: dims in order (None is unlimited), variables in order, values.
 
-    variables: name, type as numpy says it, dims. Unknown variables are kept like known ones.
+    variables: name, type as numpy writes it, dims. Unknown variables are stored like known ones.
     """
 
     dims: tuple[tuple[str, int | None], ...]
@@ -164,17 +164,17 @@ class Structure:
 
     @staticmethod
     def from_json(text: str) -> Structure:
-        """What `as_json` wrote. KeyError, TypeError, ValueError: it is not that."""
+        """The structure that `as_json` wrote. KeyError, TypeError, ValueError: the text is something else."""
         try:
             parts = json.loads(text)
         except RecursionError as error:
             raise ValueError(str(error)) from None
         dims = tuple((str(name), length) for name, length in parts["dims"])
         if not all(length is None or (type(length) is int and 0 <= length < 2**63) for _, length in dims):
-            raise ValueError("a dimension's length is no number")
+            raise ValueError("a dimension's length is not a number")
         values, attributes = parts["values"], parts["attributes"]
         if not isinstance(values, dict) or not isinstance(attributes, dict):
-            raise TypeError("values and attributes are no objects")
+            raise TypeError("values and attributes are not objects")
         return Structure(
             dims,
             tuple((str(name), str(kind), tuple(map(str, its))) for name, kind, its in parts["variables"]),
@@ -187,7 +187,7 @@ class Structure:
         return [name for name, _, _ in self.variables if name not in _KNOWN]
 
     def with_records(self, chosen: Sequence[int]) -> Structure:
-        """The same with these records only, of dim n."""
+        """The same with only these records of dim n."""
         lengths = dict(self.dims)
         values = dict(self.values)
         for name, kind, dims in self.variables:
@@ -203,7 +203,7 @@ class Structure:
         return replace(self, dims=dims_, values=values)
 
     def with_values(self, **values: int | float | str | list[Any]) -> Structure:
-        """The same with other values of variables that are there."""
+        """The same with new values of existing variables."""
         known = {name for name, _, _ in self.variables}
         return replace(self, values={**self.values, **{k: v for k, v in values.items() if k in known}})
 
@@ -226,10 +226,10 @@ _KNOWN = (
 
 @dataclass(frozen=True)
 class View:
-    """An open file that was recognised.
+    """An open file of a recognised kind.
 
-    kind: of KINDS, or "fixed_length", "spectrum". count: matrices (repetitions in a fixed-length file,
-    windows in a spectrum). depth: z of _all, spek of a spectrum, else 0.
+    kind: one of KINDS, or "fixed_length", "spectrum". count: matrices (repetitions in a fixed-length file, windows in a
+    spectrum). depth: z of _all, spek of a spectrum, else 0.
     """
 
     name: str
@@ -246,12 +246,12 @@ class View:
 
 
 def look(nc: netCDF4.Dataset, name: str) -> View:
-    """Recognises an open file by what it holds.
+    """Recognise an open file by its content.
 
     Parameters
     ----------
     nc : an open file; conversions of values are switched off on it
-    name : its file name, for messages and for what only names say
+    name : its file name, for messages and for information that only names contain
 
     Raises
     ------
@@ -269,7 +269,7 @@ def look(nc: netCDF4.Dataset, name: str) -> View:
         raise DataError(
             "net.not_clustbench",
             f"{name} is NetCDF, but not a file of clustbench: it has {found}",
-            "a file of clustbench holds data(n, x, y), data(n, x, y, z) or data(src, dest, pos, spek)",
+            "a file of clustbench has data(n, x, y), data(n, x, y, z) or data(src, dest, pos, spek)",
         )
     lengths = {dim: len(nc.dimensions[dim]) for dim in dims}
     if lengths["x"] != lengths["y"]:
@@ -280,7 +280,7 @@ def look(nc: netCDF4.Dataset, name: str) -> View:
         wide = f"{lengths['x']} × {lengths['x']}"
         raise _contradiction(name, f"proc_num is {header.ranks}, but its matrices are {wide}")
     form: Form
-    # clustbench's slicer defines the noise variables after data, its benchmarks before or not at all.
+    # clustbench's slicer defines the noise variables after data; its benchmarks define them before data or not at all.
     if "noise_mes_length" in names and names.index("noise_mes_length") > names.index("data"):
         form = "fixed_length"
     else:
@@ -289,8 +289,8 @@ def look(nc: netCDF4.Dataset, name: str) -> View:
     count = lengths["n"]
     if form != "fixed_length":
         if (kind == "all") != ("z" in lengths):
-            said = f"data_type says {kind}"
-            raise _contradiction(name, f"{said}, but it holds data({', '.join(dims)})")
+            claim = f"data_type means {kind}"
+            raise _contradiction(name, f"{claim}, but it has data({', '.join(dims)})")
         if count > header.count():
             steps = f"{header.begin} to {header.end} B by {header.step}"
             promised = f"lengths {steps} make {header.count()} matrices"
@@ -298,14 +298,14 @@ def look(nc: netCDF4.Dataset, name: str) -> View:
     if count == 0:
         raise DataError(
             "net.clustbench_empty",
-            f"{name} holds no matrix",
-            "the run that wrote it was stopped before its first length was done: measure again",
+            f"{name} has no matrix",
+            "its run was stopped before the first length was finished: measure again",
         )
     return View(name, form, kind, header, count, lengths.get("z", 0), nc)
 
 
 def structure_of(view: View) -> Structure:
-    """What the file holds besides `data`, to be written again as it was."""
+    """The content of the file except `data`, in a form that can be written again unchanged."""
     nc = view.nc
     dims = tuple((name, None if dim.isunlimited() else len(dim)) for name, dim in nc.dimensions.items())
     variables = tuple((n, v.dtype.str, tuple(v.dimensions)) for n, v in nc.variables.items())
@@ -331,21 +331,21 @@ def _plain(value: Any) -> Any:
 def _look_at_spectrum(nc: netCDF4.Dataset, name: str) -> View:
     ranks, others, count, depth = (len(nc.dimensions[dim]) for dim in ("src", "dest", "pos", "spek"))
     if ranks != others:
-        raise _contradiction(name, f"it holds spectra of {ranks} × {others} pairs, not square")
-    said = spectrum_of(name)
-    if said and said[1] // 2 + 1 != depth:
-        harmonics = f"a window of {said[1]} has {said[1] // 2 + 1} harmonics"
-        raise _contradiction(name, f"{harmonics}, but it holds {depth}")
+        raise _contradiction(name, f"it has spectra of {ranks} × {others} pairs, not square")
+    size_and_window = spectrum_of(name)
+    if size_and_window and size_and_window[1] // 2 + 1 != depth:
+        harmonics = f"a window of {size_and_window[1]} has {size_and_window[1] // 2 + 1} harmonics"
+        raise _contradiction(name, f"{harmonics}, but it has {depth}")
     if count == 0:
-        raise DataError("net.clustbench_empty", f"{name} holds no spectrum", "take a smaller window")
-    size = said[0] if said else 0
+        raise DataError("net.clustbench_empty", f"{name} has no spectrum", "use a smaller window")
+    size = size_and_window[0] if size_and_window else 0
     return View(
         name, "spectrum", "spectrum", Header(ranks, "unknown", size, size + 1, 1, 0), count, depth, nc
     )
 
 
 def _read_header(nc: netCDF4.Dataset, name: str) -> Header:
-    # clustbench has spelt it both ways.
+    # clustbench has used both spellings.
     repeats = "num_repeats" if "num_repeats" in nc.variables else "num_repeates"
     return Header(
         ranks=_scalar(nc, name, "proc_num"),
@@ -376,9 +376,9 @@ def _kind(nc: netCDF4.Dataset, name: str, form: Form) -> str:
     if kind is None:
         known = ", ".join(f"{value} {key}" for key, value in KINDS.items())
         raise _contradiction(name, f"data_type is {number}; known: {known}")
-    said = split_name(name)
-    if said and said[1] != kind:
-        raise _contradiction(name, f"its name says {said[1]}, but data_type is {number}, {kind}")
+    parts = split_name(name)
+    if parts and parts[1] != kind:
+        raise _contradiction(name, f"its name means {parts[1]}, but data_type is {number}, {kind}")
     return kind
 
 
@@ -391,7 +391,7 @@ def _variable(nc: netCDF4.Dataset, name: str, variable: str) -> netCDF4.Variable
         raise DataError(
             "net.not_clustbench",
             f"{name} has no variable {variable}" + nearest(variable, list(nc.variables)),
-            "it looks like a file of clustbench, but one that lacks something; copy it again",
+            "it looks like an incomplete file of clustbench; copy it again",
         )
     return nc.variables[variable]
 
@@ -414,11 +414,11 @@ def _contradiction(name: str, what: str) -> DataError:
 
 
 def check_together(views: Sequence[View]) -> None:
-    """That files of one set belong to one run.
+    """Check that files of one set belong to one run.
 
     Raises
     ------
-    DataError  net.clustbench_contradiction, which names two files and what they disagree on.
+    DataError  net.clustbench_contradiction, which names two files and their difference.
     """
     first = views[0]
     for view in views[1:]:
@@ -434,8 +434,8 @@ def check_together(views: Sequence[View]) -> None:
             if mine != its:
                 raise DataError(
                     "net.clustbench_contradiction",
-                    f"{first.name} and {view.name} are not of one run: "
-                    f"{what} is {mine} in the one and {its} in the other",
+                    f"{first.name} and {view.name} are not from one run: "
+                    f"{what} is {mine} in the first and {its} in the second",
                     "move the files of different runs to different folders",
                 )
 
@@ -444,13 +444,13 @@ def check_together(views: Sequence[View]) -> None:
 
 
 def read_matrix(view: View, k: int) -> np.ndarray:
-    """Matrix k of a statistic as it stands in the file, turned to (src, dst)."""
+    """Matrix k of a statistic as in the file, turned to (src, dst)."""
     matrix = np.asarray(view.data[k], np.float64)
     return matrix if row_is_sender(view.header.mode) else matrix.T
 
 
 def without_padding(matrix: np.ndarray, mode: str) -> np.ndarray:
-    """A matrix with NaN for what is no measurement: negative values, and a diagonal that is not measured."""
+    """A matrix with NaN for values that are no measurements: negative ones, and a diagonal that is not measured."""
     out = np.where(matrix < 0, np.nan, matrix)
     diagonal = np.diagonal(out)
     np.fill_diagonal(out, np.where(diagonal == 0, np.nan, diagonal) if mode in SELF_MODES else np.nan)
@@ -458,7 +458,7 @@ def without_padding(matrix: np.ndarray, mode: str) -> np.ndarray:
 
 
 def read_block(view: View, src: slice, dst: slice, size: slice, sample: slice) -> np.ndarray:
-    """Delays of `_all` or of a fixed-length file, padding and all, as (src, dst, size, sample), s."""
+    """Delays of `_all` or of a fixed-length file with padding, as (src, dst, size, sample), s."""
     turned = row_is_sender(view.header.mode)
     rows, columns = (src, dst) if turned else (dst, src)
     if view.form == "fixed_length":
@@ -469,15 +469,15 @@ def read_block(view: View, src: slice, dst: slice, size: slice, sample: slice) -
 
 
 def series_shape(view: View) -> tuple[int, int]:
-    """How many sizes and how many repetitions `read_block` can give."""
+    """The number of sizes and of repetitions that `read_block` can give."""
     return (1, view.count) if view.form == "fixed_length" else (view.count, view.depth)
 
 
 @dataclass(frozen=True)
 class Counts:
-    """What a file of series holds. n: (src, dst, size) delays before the first padding.
+    """The content of a file of series. n: (src, dst, size) delays before the first padding.
 
-    after: values found behind padding, which are left out. negative: delays below 0 that are kept.
+    after: values after padding, which are left out. negative: delays below 0, which are included.
     """
 
     n: np.ndarray
@@ -486,9 +486,9 @@ class Counts:
 
 
 def count_series(view: View, batch_bytes: int = 32 << 20) -> Counts:
-    """Reads a file of series once, in pieces of at most `batch_bytes` (or one row), and counts.
+    """Read a file of series once, in pieces of at most `batch_bytes` (or one row), and count.
 
-    Source: clustbench fills what its stopping rule spared with -1, and the diagonal not at all.
+    Source: clustbench fills the repetitions that its stopping rule saved with -1, and the diagonal not at all.
     """
     ranks, mode = view.header.ranks, view.header.mode
     sizes, samples = series_shape(view)
@@ -506,15 +506,15 @@ def count_series(view: View, batch_bytes: int = 32 << 20) -> Counts:
             src, dst = np.ogrid[where[0], where[1]]
             empty = (src == dst) & ((mode not in SELF_MODES) | (block == 0).all(axis=-1))
             count[empty] = 0
-            kept = np.arange(samples) < count[..., None]
-            after += int((~padded & ~kept & ~empty[..., None]).sum())
-            negative += int((kept & (block < 0)).sum())
+            counted = np.arange(samples) < count[..., None]
+            after += int((~padded & ~counted & ~empty[..., None]).sum())
+            negative += int((counted & (block < 0)).sum())
             n[where[0], where[1], k] = count
     return Counts(n, after, negative)
 
 
 def read_hosts(text: str, ranks: int) -> list[str] | None:
-    """Hosts by rank from a `_hosts.txt`; None when it does not hold one line for each rank."""
+    """Hosts by rank from a `_hosts.txt`; None if it does not have one line for each rank."""
     lines = [line.strip() for line in text.splitlines()]
     while lines and not lines[-1]:
         lines.pop()
@@ -522,7 +522,7 @@ def read_hosts(text: str, ranks: int) -> list[str] | None:
 
 
 def hosts_text(hosts: Sequence[str]) -> str:
-    """The text of a `_hosts.txt`: one host a line, by rank."""
+    """The text of a `_hosts.txt`: one host per line, by rank."""
     return "".join(f"{host}\n" for host in hosts)
 
 
@@ -530,11 +530,11 @@ def hosts_text(hosts: Sequence[str]) -> str:
 
 
 def standard(form: Literal["v1", "v2"], kind: str, header: Header) -> Structure:
-    """How clustbench itself lays out a file: its dims and variables, in its order.
+    """The layout of a file as clustbench itself writes it: its dims and variables, in its order.
 
     Parameters
     ----------
-    kind : of KINDS; v1 has only STATISTICS
+    kind : one of KINDS; v1 has only STATISTICS
 
     Raises
     ------
@@ -543,7 +543,7 @@ def standard(form: Literal["v1", "v2"], kind: str, header: Header) -> Structure:
     if form == "v1" and header.mode not in TEST_TYPES:
         raise DataError(
             "net.clustbench_range",
-            f"clustbench v1 numbers its modes and has no number for '{header.mode}'"
+            f"clustbench v1 stores modes as numbers and has no number for '{header.mode}'"
             + nearest(header.mode, list(TEST_TYPES)),
             "export it with --to clustbench-v2, which writes the name",
         )
@@ -561,7 +561,7 @@ def standard(form: Literal["v1", "v2"], kind: str, header: Header) -> Structure:
         "end_mes_length": header.end,
         "step_length": header.step,
     }
-    if form == "v1":  # clustbench's Qt viewer does not open a file without them
+    if form == "v1":  # clustbench's Qt viewer cannot open a file without them
         values["noise_mes_length"] = header.noise_size
         values["num_noise_mes"] = header.noise_messages
         values["num_noise_proc"] = header.noise_ranks
@@ -571,10 +571,10 @@ def standard(form: Literal["v1", "v2"], kind: str, header: Header) -> Structure:
 
 
 def fixed_length(header: Header, repetitions: int) -> Structure:
-    """How clustbench's slicer lays out a fixed-length file.
+    """The layout of a fixed-length file as clustbench's slicer writes it.
 
-    The slicer writes 0, 1000, 1 and 1000 for begin, end, step and num_repeats whatever it cut. Here they
-    are 0, n, 1 and n, so that its viewer counts repetitions.
+    The slicer always writes 0, 1000, 1 and 1000 for begin, end, step and num_repeats. Here they are 0, n, 1 and n, so
+    that its viewer counts repetitions.
     """
     _check_range(header)
     name = header.mode + "\0"
@@ -598,13 +598,13 @@ def fixed_length(header: Header, repetitions: int) -> Structure:
 
 
 def spectrum(ranks: int, positions: int, window: int) -> Structure:
-    """How clustbench's slicer lays out a spectrum file. The axis it calls "src" is the row of `data`."""
+    """The layout of a spectrum file as clustbench's slicer writes it. The axis named "src" is the row of `data`."""
     dims = (("src", ranks), ("dest", ranks), ("pos", positions), ("spek", window // 2 + 1))
     return Structure(dims, (("data", "<f8", tuple(name for name, _ in dims)),), {})
 
 
 def build(stream: BinaryIO, structure: Structure, records: int) -> Data:
-    """Begins a file of clustbench: header and all values but those of `data`, which the result takes.
+    """Begin a file of clustbench: the header and all values except those of `data`, which the result accepts.
 
     Parameters
     ----------
@@ -613,7 +613,7 @@ def build(stream: BinaryIO, structure: Structure, records: int) -> Data:
 
     Raises
     ------
-    OSError  of the stream. DataError  net.clustbench_range: a type that NetCDF-3 does not have.
+    OSError  from the stream. DataError  net.clustbench_range: a type that NetCDF-3 does not have.
     """
     file = ClassicWriter(stream, structure.dims, structure.variables, structure.attributes, records)
     for name, value in structure.values.items():
@@ -630,7 +630,7 @@ class Data:
         self._file = file
 
     def put(self, start: Sequence[int], values: np.ndarray) -> None:
-        """Puts a block of values (s) whose first has the place `start`. Raises OSError of the stream."""
+        """Write a block of values (s) whose first has the position `start`. Raises OSError from the stream."""
         self._file.put("data", start, values)
 
 
@@ -646,12 +646,12 @@ def _check_range(header: Header) -> None:
         if isinstance(value, int) and not 0 <= value <= LARGEST_INT:
             raise DataError(
                 "net.clustbench_range",
-                f"{what} is {value}; a file of clustbench holds 0 to {LARGEST_INT}",
+                f"{what} is {value}; a file of clustbench can hold 0 to {LARGEST_INT}",
                 "choose smaller sizes with --sizes",
             )
 
 
-# ---- statistics as clustbench defines them -------------------------------------------------------
+# ---- statistics as defined by clustbench ----------------------------------------------------------
 
 
 def statistics(series: np.ndarray, n: np.ndarray) -> dict[str, np.ndarray]:
@@ -666,20 +666,20 @@ def statistics(series: np.ndarray, n: np.ndarray) -> dict[str, np.ndarray]:
     -------
     By name of STATISTICS, (cells,) s; NaN where n is 0.
 
-    deviation is the population's (divisor n), median the upper of the middle two (sorted[n / 2]). Sonde's
-    own are others (n - 1, and the mean of the two), so these cannot be taken from there.
+    deviation is the population's (divisor n), median the upper of the middle two (sorted[n / 2]). Sonde's own
+    statistics are different (n - 1, and the mean of the two), so they cannot be used here.
     """
     cells, samples = series.shape
     out = {name: np.full(cells, np.nan) for name in STATISTICS}
     some = np.flatnonzero(n > 0)
     if not len(some) or not samples:
         return out
-    kept, count = series[some], n[some]
+    delays, count = series[some], n[some]
     last = (np.arange(len(some)), count - 1)
-    # accumulate adds one by one, as clustbench does; np.sum adds in pairs and ends in other bits.
-    average = np.add.accumulate(kept, axis=1)[last] / count
-    square = np.add.accumulate((kept - average[:, None]) ** 2, axis=1)[last] / count
-    ordered = np.sort(kept, axis=1)  # NaN goes last
+    # accumulate adds one by one, as clustbench does; np.sum adds in pairs and gives other bits.
+    average = np.add.accumulate(delays, axis=1)[last] / count
+    square = np.add.accumulate((delays - average[:, None]) ** 2, axis=1)[last] / count
+    ordered = np.sort(delays, axis=1)  # NaN is sorted last
     out["average"][some] = average
     out["deviation"][some] = np.sqrt(square)
     out["median"][some] = ordered[np.arange(len(some)), count // 2]
@@ -695,8 +695,7 @@ def progression(sizes: Sequence[int]) -> tuple[int, int, int]:
 
     Raises
     ------
-    DataError  net.uneven_sizes: clustbench cannot say these sizes; the hint names the longest choice of
-    them that it can.
+    DataError  net.uneven_sizes: clustbench cannot express these sizes; the hint names the longest subset that it can.
     """
     ordered = sorted(sizes)
     if len(ordered) == 1:
@@ -704,17 +703,17 @@ def progression(sizes: Sequence[int]) -> tuple[int, int, int]:
     step = ordered[1] - ordered[0]
     if step > 0 and all(b - a == step for a, b in pairwise(ordered)):
         return ordered[0], ordered[-1] + step, step
-    best = longest_progression(ordered[:1000])  # its cost grows with the square
+    best = longest_progression(ordered[:1000])  # its cost is quadratic
     step = best[1] - best[0]
     raise DataError(
         "net.uneven_sizes",
-        f"the sizes {_listed(ordered)} B are not evenly spaced; clustbench only has begin, end and step",
+        f"the sizes {_listed(ordered)} B are not evenly spaced; clustbench has only begin, end and step",
         f"export {len(best)} of the {len(ordered)}: --sizes {best[0]}:{best[-1] + step}:{step}",
     )
 
 
 def longest_progression(sizes: Sequence[int]) -> list[int]:
-    """The longest evenly spaced choice of distinct ascending sizes; of several the first found."""
+    """The longest evenly spaced subset of distinct ascending sizes; among several the first one found."""
     known = set(sizes)
     best = list(sizes[:1])
     seen: set[tuple[int, int]] = set()

@@ -1,4 +1,4 @@
-"""Between net/1 and clustbench's files, and slices and spectra of either. Handles are the caller's."""
+"""Conversion between net/1 and clustbench's files, and slices and spectra of either. The caller opens the handles."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from sonde.core.status import CAP, CONVERGED, NOT_MEASURED
 from sonde.net import clustbench, schema
 from sonde.net.clustbench import Counts, Header, Structure, View
 
-# Root attribute of an imported dataset: what clustbench's files held besides data, as JSON by kind.
+# Root attribute of an imported dataset: the content of clustbench's files besides data, as JSON by kind.
 STORED = "clustbench"
-# Variables of /summary that keep a matrix of clustbench as it stood in the file, diagonal and all.
+# Variables of /summary that store a matrix of clustbench exactly as in its file, with the diagonal.
 KEPT = "clustbench_"
 DIAGONAL = KEPT + "diagonal"
 BLOCK_BYTES = 32 << 20
 
-# Root attributes that say what the noise modes were told, and where clustbench's header has them.
+# Root attributes with the settings of the noise modes, and their names in clustbench's header.
 NOISE = {"noise_bytes": "noise_size", "noise_messages": "noise_messages", "noise_ranks": "noise_ranks"}
 
 Target = Literal["v1", "v2"]
@@ -35,7 +35,7 @@ Target = Literal["v1", "v2"]
 
 
 class _Lazy(BackendArray):
-    """An array whose values `read` gives when they are asked for: spans of each dim to values."""
+    """An array that calls `read` for its values when they are needed: spans of each dim to values."""
 
     def __init__(
         self, shape: tuple[int, ...], dtype: str, read: Callable[[tuple[slice, ...]], np.ndarray]
@@ -80,15 +80,15 @@ def _lazy(
 
 @dataclass
 class Imported:
-    """A run of another tool in the shape of net/1. `raw` is lazy: it reads from the handles it came from."""
+    """A run of another tool in the form of net/1. `raw` is lazy: it reads from its source handles."""
 
     raw: xr.Dataset | None
-    summary: xr.Dataset  # what the files themselves said; where raw is there, to be joined with its analysis
+    summary: xr.Dataset  # the content of the files; if there is raw, to be joined with its analysis
     attrs: dict[str, Any]
     warnings: list[Warning] = field(default_factory=list)
 
     def tree(self) -> xr.DataTree:
-        """The same as a dataset that was opened."""
+        """The same in the form of an opened dataset."""
         groups = {"/": xr.Dataset(attrs=self.attrs), "/summary": self.summary}
         if self.raw is not None:
             groups["/raw"] = self.raw
@@ -101,11 +101,11 @@ def from_set(views: Mapping[str, View], hosts: Sequence[str] | None) -> Imported
     Parameters
     ----------
     views : open files by kind (of `clustbench.KINDS`), at least one
-    hosts : host of each rank, where known
+    hosts : host of each rank, if known
 
     Returns
     -------
-    Imported. With `_all` there is /raw; without it /summary has what the files hold and nothing more.
+    Imported. With `_all` there is /raw; without it /summary contains only the values of the files.
 
     Raises
     ------
@@ -119,8 +119,8 @@ def from_set(views: Mapping[str, View], hosts: Sequence[str] | None) -> Imported
     if set(views) == {"measurements_amount"}:
         raise DataError(
             "net.clustbench_no_delays",
-            f"{first.name} says how many delays were measured, but not one of them",
-            "put the files _all, _average, _median, _deviation or _min of the same run beside it",
+            f"{first.name} has the numbers of delays, but no delay",
+            "put the files _all, _average, _median, _deviation or _min of the same run next to it",
         )
     count = min(view.count for view in ordered)
     warnings: list[Warning] = []
@@ -129,8 +129,8 @@ def from_set(views: Mapping[str, View], hosts: Sequence[str] | None) -> Imported
         warnings.append(
             Warning(
                 "net.clustbench_stopped",
-                f"{count} of {header.count()} message lengths are there: the run was stopped",
-                "the lengths that are there are whole",
+                f"{count} of {header.count()} message lengths are present: the run was stopped",
+                "the present lengths are complete",
             )
         )
     sizes = header.sizes(count)
@@ -145,7 +145,7 @@ def from_set(views: Mapping[str, View], hosts: Sequence[str] | None) -> Imported
         warnings.append(
             Warning(
                 "net.clustbench_half_average",
-                "in this mode clustbench halves the average but neither median nor min",
+                "in this mode clustbench halves the average, but neither median nor min",
                 "compare averages with averages only",
             )
         )
@@ -177,7 +177,7 @@ def from_set(views: Mapping[str, View], hosts: Sequence[str] | None) -> Imported
 
 
 def from_fixed_length(view: View, size: int, hosts: Sequence[str] | None = None) -> Imported:
-    """A run with one message size (B) from a fixed-length file, which does not hold that size itself."""
+    """A run with one message size (B) from a fixed-length file, which does not contain that size itself."""
     _check_ranks(view)
     header = replace(view.header, begin=size, end=size + 1, step=1, repeats=view.count)
     counts = clustbench.count_series(view)
@@ -194,8 +194,8 @@ def from_fixed_length(view: View, size: int, hosts: Sequence[str] | None = None)
 def from_spectrum(view: View) -> Imported:
     """Spectra from a spectrum file: /summary/spectrum (src, dst, position, harmonic). There is no /raw."""
     _check_ranks(view)
-    said = clustbench.spectrum_of(view.name)
-    window = said[1] if said else 0
+    size_and_window = clustbench.spectrum_of(view.name)
+    window = size_and_window[1] if size_and_window else 0
     ranks, sizes = view.header.ranks, np.asarray([view.header.begin], np.int64)
 
     def read(spans: tuple[slice, ...]) -> np.ndarray:
@@ -210,12 +210,12 @@ def from_spectrum(view: View) -> Imported:
     del attrs[STORED]
     attrs["stop_reason"] = "epochs"
     warnings = []
-    if not said:
+    if not size_and_window:
         warnings.append(
             Warning(
                 "net.clustbench_unnamed",
-                f"{view.name} does not say its message size and window, which only the file's name can",
-                f"name it spectrum_SIZE_WINDOW.nc; {view.depth} harmonics are of a window of "
+                f"{view.name} does not contain its message size and window; only a file name can give them",
+                f"name it spectrum_SIZE_WINDOW.nc; {view.depth} harmonics belong to a window of "
                 f"{2 * view.depth - 2} or {2 * view.depth - 1}",
             )
         )
@@ -226,7 +226,7 @@ def _check_ranks(view: View) -> None:
     if view.header.ranks < 2:
         raise DataError(
             "net.one_rank",
-            f"{view.name} has {view.header.ranks} rank, and so not one pair",
+            f"{view.name} has {view.header.ranks} rank, so it has no pair",
             "measure with --ntasks 2 or more",
         )
 
@@ -255,22 +255,22 @@ def _attrs(views: Sequence[View], header: Header, hosts: Sequence[str] | None) -
 
 
 def _coords(ranks: int, sizes: np.ndarray) -> dict[str, xr.Variable]:
-    made = schema.coordinates(ranks, sizes)
-    return {name: xr.Variable((name,), values, dict(attrs)) for name, (values, attrs) in made.items()}
+    coordinates = schema.coordinates(ranks, sizes)
+    return {name: xr.Variable((name,), values, dict(attrs)) for name, (values, attrs) in coordinates.items()}
 
 
 def _hostlist(hosts: Sequence[str]) -> str:
     try:
         return hostlist.listed(dict.fromkeys(hosts))
-    except UsageError:  # names that no host has: as they are
+    except UsageError:  # not valid as host names: use them unchanged
         return ",".join(dict.fromkeys(hosts))
 
 
 def _keep(summary: xr.Dataset, matrices: Mapping[str, np.ndarray]) -> None:
     for kind, matrix in matrices.items():
         amount = kind == "measurements_amount"
-        words = "measurements per cell" if amount else f"{kind} of the delays"
-        attrs = {"units": "1" if amount else "s", "long_name": f"{words}, as clustbench wrote it"}
+        label = "measurements per cell" if amount else f"{kind} of the delays"
+        attrs = {"units": "1" if amount else "s", "long_name": f"{label}, as clustbench wrote it"}
         summary[KEPT + kind] = xr.Variable(schema.CELL, matrix, attrs)
 
 
@@ -287,8 +287,8 @@ def _summary_only(
         )
         for kind, matrix in matrices.items()
     }
-    there = [clean[kind] for kind in clustbench.STATISTICS if kind in clean]
-    measured = ~np.isnan(there[0])
+    present = [clean[kind] for kind in clustbench.STATISTICS if kind in clean]
+    measured = ~np.isnan(present[0])
     amount = clean.get("measurements_amount")
     n = np.where(measured, header.repeats if amount is None else np.nan_to_num(amount), 0).astype(np.int32)
     summary = xr.Dataset(coords=_coords(header.ranks, sizes))
@@ -317,8 +317,8 @@ def _summary_only(
         warnings.append(
             Warning(
                 "net.clustbench_partial",
-                f"there is no file of {', '.join(missing)}, and no single delays to compute it from",
-                "put the other files of the run beside this one and convert again",
+                f"the file of {', '.join(missing)} is missing, and there are no single delays to compute it from",
+                "put the other files of the run next to this one and convert again",
             )
         )
     return summary
@@ -337,20 +337,20 @@ def _raw(
     repeats = clustbench.series_shape(view)[1]
     mode = view.header.mode
     axis = 0 if clustbench.row_is_sender(mode) else 1
-    # Chunks lie along src, in the order in which they are written, whoever measured.
+    # Chunks lie along src, in the order in which they are written, whichever rank measured.
     described = schema.raw_variables(
         ranks, len(sizes), samples, 0, clustbench.VALUE_OF_MODE.get(mode, "unknown")
     )
     shape = (ranks, ranks, len(sizes), samples)
 
-    def kept(spans: tuple[slice, ...]) -> np.ndarray:
+    def measured(spans: tuple[slice, ...]) -> np.ndarray:
         return np.arange(spans[3].start, spans[3].stop) < n[spans[:3]][..., None]
 
     def latency(spans: tuple[slice, ...]) -> np.ndarray:
-        return np.where(kept(spans), clustbench.read_block(view, *spans), np.nan)
+        return np.where(measured(spans), clustbench.read_block(view, *spans), np.nan)
 
     def epoch(spans: tuple[slice, ...]) -> np.ndarray:
-        return np.where(kept(spans), 0, -1)  # clustbench measures a cell in one burst
+        return np.where(measured(spans), 0, -1)  # clustbench measures a cell in one burst
 
     def t_start(spans: tuple[slice, ...]) -> np.ndarray:
         return np.full([span.stop - span.start for span in spans], np.nan)
@@ -359,7 +359,7 @@ def _raw(
     ruled = amount is not None or (n[n > 0] < repeats).any()
     if ruled:
         status[n == repeats] = CAP
-    attrs["rule"] = "clustbench, which one is not recorded" if ruled else f"fixed:{repeats}"
+    attrs["rule"] = "clustbench, unknown rule" if ruled else f"fixed:{repeats}"
     values: dict[str, Any] = {"n": n, "status": status, "host": np.asarray(hosts or [""] * ranks, object)}
     values.update({name: np.full(ranks, -1, np.int32) for name in schema.RANK_FACTS})
     raw = xr.Dataset(coords=_coords(ranks, sizes))
@@ -393,7 +393,7 @@ def _warn_of_counts(counts: Counts, name: str, warnings: list[Warning]) -> None:
         warnings.append(
             Warning(
                 "net.clustbench_holes",
-                f"{name} has {counts.after} values behind the padding (-1) that ends a series",
+                f"{name} has {counts.after} values after the padding (-1) that ends a series",
                 "they are left out; the file was changed after clustbench wrote it",
             )
         )
@@ -402,7 +402,7 @@ def _warn_of_counts(counts: Counts, name: str, warnings: list[Warning]) -> None:
             Warning(
                 "net.clustbench_negative",
                 f"{counts.negative} delays in {name} are negative",
-                "the clock was set back while clustbench timed with it; measure again",
+                "the clock was set back during the measurement; measure again",
             )
         )
 
@@ -410,9 +410,9 @@ def _warn_of_counts(counts: Counts, name: str, warnings: list[Warning]) -> None:
 def _warn_of_disagreement(
     matrices: Mapping[str, np.ndarray], raw: xr.Dataset, header: Header, warnings: list[Warning]
 ) -> None:
-    """Statistics beside single delays are kept as they are, but must be theirs."""
+    """Check that statistics given in addition to single delays agree with them; they are stored unchanged."""
     if header.mode == "send_recv_and_recv_send":
-        return  # there clustbench halves
+        return  # in these modes clustbench halves
     wrong: dict[str, int] = {}
     n = raw["n"].values
     amount = matrices.get("measurements_amount")
@@ -434,16 +434,16 @@ def _warn_of_disagreement(
                 Warning(
                     "net.clustbench_disagree",
                     f"_{kind}.nc does not agree with the delays in _all.nc in {cells_wrong} cells",
-                    "are both of the same run? Sonde computes from the delays",
+                    "do both belong to the same run? Sonde computes from the delays",
                 )
             )
 
 
-# ---- a dataset's cells by the process that measured ---------------------------------------------
+# ---- a dataset's cells by the measuring process --------------------------------------------------
 
 
 class _Cells:
-    """Series of /raw in clustbench's turn: rows are what one process measured."""
+    """Series of /raw in clustbench's orientation: a row contains the measurements of one process."""
 
     def __init__(self, raw: xr.Dataset, mode: str) -> None:
         self.latency, self.mode = raw["latency"].variable, mode
@@ -466,27 +466,27 @@ class _Cells:
 
 
 def raw_of(tree: xr.DataTree, name: str, what: str) -> xr.Dataset:
-    """/raw of a dataset; what: which command needs it.
+    """/raw of a dataset. what: the command that needs it.
 
     Raises
     ------
-    DataError  net.no_raw: the dataset holds statistics only.
+    DataError  net.no_raw: the dataset has statistics only.
     """
     if "raw" not in tree.children:
         raise DataError(
             "net.no_raw",
-            f"{name} holds statistics only, and {what} needs every single delay",
-            "take the dataset of a run with --raw, or clustbench's PREFIX_all.nc",
+            f"{name} has statistics only, but {what} needs every single delay",
+            "use the dataset of a run with --raw, or clustbench's PREFIX_all.nc",
         )
     return tree["raw"].to_dataset()
 
 
 def index_of_size(sizes: np.ndarray, size: int, name: str) -> int:
-    """Position of a message size (B) that a dataset has.
+    """The position of a message size (B) in a dataset.
 
     Raises
     ------
-    UsageError  net.no_such_size, which lists those there are.
+    UsageError  net.no_such_size, which lists the existing sizes.
     """
     found = np.flatnonzero(sizes == size)
     if len(found):
@@ -509,7 +509,7 @@ def _listed(sizes: Sequence[int], most: int = 12) -> str:
 
 @dataclass
 class Exported:
-    """What an export wrote, and what a reader of the files must know but cannot see in them."""
+    """The result of an export, and notes that a reader of the files needs but cannot see in them."""
 
     kinds: list[str]
     sizes: list[int]
@@ -525,19 +525,19 @@ def export(
     create: Callable[[str], BinaryIO],
     sizes: Sequence[int] | None = None,
 ) -> Exported:
-    """Writes a dataset as clustbench's files.
+    """Write a dataset as clustbench's files.
 
     Parameters
     ----------
     tree : a net/1 dataset, opened lazily; read in pieces
     name : its name, for messages
-    form : v1 (statistics) or v2 (statistics, and where there is /raw every delay and their counts)
+    form : v1 (statistics) or v2 (statistics, and with /raw also every delay and their counts)
     create : gives an empty file for a kind, opened for writing in binary; the caller closes it
     sizes : message sizes (B) to export; default all
 
     Returns
     -------
-    Exported. Files of a dataset that came from clustbench are written with the values it came with.
+    Exported. Files of a dataset that was imported from clustbench are written with the imported values.
 
     Raises
     ------
@@ -560,7 +560,7 @@ def export(
     if not sources:
         raise DataError(
             "net.nothing_to_export",
-            f"{name} holds neither delays nor a mean, median, min or deviation",
+            f"{name} has neither delays nor a mean, median, min or deviation",
             "a spectrum is written with: sonde net spectrum FILE --size S --window W",
         )
     repeats = _repeats(stored, raw, summary)
@@ -599,7 +599,7 @@ def export(
         out.warnings.append(
             Warning(
                 "net.clustbench_padded",
-                f"{empty} cells have no data; they hold -1 in clustbench's files",
+                f"{empty} cells have no data; they are -1 in clustbench's files",
                 "clustbench's viewers draw -1 as if it were a delay",
             )
         )
@@ -607,7 +607,7 @@ def export(
     usual = clustbench.VALUE_OF_MODE.get(mode)
     if value is not None and usual is not None and value != usual:
         out.notes.append(
-            f"a sample here is {value}, in a file that clustbench measured in mode {mode} it is {usual}: "
+            f"a sample here is {value}, but in clustbench's own files of mode {mode} it is {usual}: "
             "compare the two with care"
         )
     return out
@@ -623,13 +623,21 @@ def _hosts(raw: xr.Dataset | None, summary: xr.Dataset) -> list[str] | None:
 
 
 def _stored(tree: xr.DataTree, form: Target) -> dict[str, Structure]:
-    """Structures of the files a dataset was imported from, by kind; {} for others, and for another form."""
+    """Structures of the files from which a dataset was imported, by kind; {} for other datasets, and for another
+    form.
+    """
     try:
         parts = json.loads(str(tree.attrs.get(STORED, "{}")))
         if parts.get("form") != form:
             return {}
         return {kind: Structure.from_json(json.dumps(part)) for kind, part in parts["files"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):  # another's attribute
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ):  # an attribute from another program
         return {}
 
 
@@ -639,7 +647,7 @@ _Take = Callable[[int], np.ndarray]
 def _sources(
     raw: xr.Dataset | None, summary: xr.Dataset, form: Target, out: Exported
 ) -> dict[str, _Take | None]:
-    """Where each kind of file comes from: a matrix (src, dst) by size index, or None: from the delays."""
+    """The source of each kind of file: a matrix (src, dst) by size index, or None: computed from the delays."""
 
     def matrix(name: str, scale: np.ndarray | None = None) -> _Take:
         def take(k: int) -> np.ndarray:
@@ -665,14 +673,14 @@ def _sources(
     if raw is not None:
         if None in sources.values():
             out.notes.append(
-                "as clustbench defines them: deviation with divisor n, median the upper of the middle two"
+                "clustbench's definitions: deviation with divisor n, median the upper of the middle two"
             )
         return sources
     for kind, name in (("average", "mean"), ("median", "median"), ("min", "min")):
         if kind not in sources and name in summary:
             sources[kind] = matrix(name)
             if kind == "median":
-                out.notes.append("median as the dataset has it: for even n the mean of the middle two")
+                out.notes.append("median from the dataset: for even n the mean of the middle two")
     if "deviation" not in sources and "sd" in summary:
         if "n" in summary:
             n = np.asarray(summary["n"].transpose(*schema.CELL).values, np.float64)
@@ -680,7 +688,7 @@ def _sources(
                 sources["deviation"] = matrix("sd", np.sqrt((n - 1) / n))
         else:
             sources["deviation"] = matrix("sd")
-            out.notes.append("deviation with divisor n - 1: the dataset does not say n")
+            out.notes.append("deviation with divisor n - 1: the dataset does not contain n")
     return sources
 
 
@@ -696,7 +704,7 @@ def _repeats(stored: Mapping[str, Structure], raw: xr.Dataset | None, summary: x
 
 
 def _noise(tree: xr.DataTree) -> dict[str, int]:
-    """clustbench v1's numbers of its noise modes, from root attributes where they are known."""
+    """clustbench v1's numbers of its noise modes, from root attributes if they are known."""
     return {field: int(tree.attrs.get(name, 0)) for name, field in NOISE.items()}
 
 
@@ -710,14 +718,14 @@ def _structures(
 ) -> dict[str, Structure]:
     steps = {"begin_mes_length": header.begin, "end_mes_length": header.end, "step_length": header.step}
     others = [structure for kind, structure in stored.items() if kind != "all"] or list(stored.values())
-    made: dict[str, Structure] = {}
+    structures: dict[str, Structure] = {}
     for kind in kinds:
         if kind in stored:
             structure = stored[kind].with_records(chosen)
-            made[kind] = structure if whole else structure.with_values(**steps)
+            structures[kind] = structure if whole else structure.with_values(**steps)
             continue
         structure = clustbench.standard(form, kind, header)
-        if others:  # what clustbench's plug-ins add, they add to every file of a run
+        if others:  # clustbench's plug-ins add the same variables to every file of a run
             example = others[0].with_records(chosen)
             lengths = {name for name, _ in structure.dims}
             extra = tuple(
@@ -732,9 +740,11 @@ def _structures(
             )
             if whole:
                 known = {key: example.values[key] for key in steps if key in example.values}
-                structure = structure.with_values(**known)  # an end that is not a multiple of the step
-        made[kind] = structure
-    return made
+                structure = structure.with_values(
+                    **known
+                )  # preserves an end that is not a multiple of the step
+        structures[kind] = structure
+    return structures
 
 
 def _padded(
@@ -746,11 +756,11 @@ def _padded(
     rows: slice,
     index: int,
 ) -> np.ndarray:
-    """Rows of `_all`: delays, -1 behind them, and on the diagonal what clustbench left there, or 0."""
+    """Rows of `_all`: delays, then -1, and on the diagonal clustbench's original values, or 0."""
     out = np.full((*n.shape, repeats), clustbench.PADDING)
     width = min(repeats, series.shape[-1])
-    kept = np.arange(width) < n[..., None]
-    out[..., :width] = np.where(kept, series[..., :width], clustbench.PADDING)
+    measured = np.arange(width) < n[..., None]
+    out[..., :width] = np.where(measured, series[..., :width], clustbench.PADDING)
     silent = own_cell & (n == 0)
     out[silent] = 0.0
     if DIAGONAL in summary:
@@ -763,14 +773,14 @@ def _padded(
 
 
 def slice_raw(raw: xr.Dataset, k: int) -> xr.Dataset:
-    """/raw with one message size only, still lazy, cut to its longest series."""
+    """/raw with only one message size, still lazy, cut to its longest series."""
     one = raw.isel(size=[k])
     longest = max(1, int(one["n"].values.max(initial=0)))
     return one.isel(sample=slice(0, longest))
 
 
 def write_fixed_length(tree: xr.DataTree, raw: xr.Dataset, k: int, stream: BinaryIO) -> int:
-    """Writes size number k of a dataset as clustbench's fixed-length file; returns its repetitions."""
+    """Write size number k of a dataset as clustbench's fixed-length file; return its repetitions."""
     mode = str(tree.attrs.get("mode", "unknown"))
     cells = _Cells(raw, mode)
     repetitions = max(1, int(cells.n[:, :, k].max(initial=0)))
@@ -784,7 +794,7 @@ def write_fixed_length(tree: xr.DataTree, raw: xr.Dataset, k: int, stream: Binar
 
 
 def no_statistics(raw: xr.Dataset) -> xr.Dataset:
-    """/summary that says no more than which cells there are."""
+    """A /summary that contains only the coordinates of the cells."""
     return xr.Dataset(coords={name: raw[name].variable for name in schema.CELL})
 
 
@@ -792,7 +802,7 @@ Amplitude = Callable[[np.ndarray, int], np.ndarray]
 
 
 def check_window(longest: int, window: int) -> None:
-    """That a window (samples) fits a series.
+    """Check that a window (samples) fits a series.
 
     Raises
     ------
@@ -809,7 +819,7 @@ def check_window(longest: int, window: int) -> None:
 def write_spectrum(
     tree: xr.DataTree, raw: xr.Dataset, k: int, window: int, amplitude: Amplitude, stream: BinaryIO
 ) -> int:
-    """Writes the spectra of all windows of size number k as clustbench's spectrum file, pair by pair.
+    """Write the spectra of all windows of size number k as clustbench's spectrum file, pair by pair.
 
     Parameters
     ----------
@@ -818,8 +828,8 @@ def write_spectrum(
 
     Returns
     -------
-    Window positions written: n - window + 1 for the longest series (clustbench itself leaves the last out).
-    NaN where a pair has fewer, or was not measured.
+    Window positions written: n - window + 1 for the longest series (clustbench itself leaves out the last one). NaN if
+    a pair has fewer, or was not measured.
     """
     cells = _Cells(raw, str(tree.attrs.get("mode", "unknown")))
     longest = int(cells.n[:, :, k].max(initial=0))
@@ -887,10 +897,10 @@ def _spectrum_variable(
 
 
 def joined_summary(imported: Imported) -> tuple[xr.Dataset, list[Warning]]:
-    """/summary of an imported run: what its analysis finds, and what its files said themselves.
+    """/summary of an imported run: the results of its analysis, and the statistics from its files.
 
-    Without delays, medians still tell link classes and slow links. As in sealing, an analysis that fails is a
-    warning: what was imported is not lost to it.
+    Without delays, medians still give link classes and slow links. As in sealing, a failed analysis is a warning: the
+    imported data are still stored.
     """
     try:
         if imported.raw is None:
@@ -907,6 +917,6 @@ def joined_summary(imported: Imported) -> tuple[xr.Dataset, list[Warning]]:
             Warning(
                 "core.analysis_failed",
                 f"/summary could not be computed: {type(error).__name__}: {error}",
-                "what was imported is whole; a repaired Sonde can analyse it",
+                "the imported data are complete; a corrected version of Sonde can analyse them",
             )
         ]

@@ -1,6 +1,4 @@
-"""The figures of one dataset of delays, and its section of a report. Specifications only: nothing is drawn
-here.
-"""
+"""The figures of one dataset of delays, and its section of a report. Specifications only: nothing is drawn here."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from sonde.net.pairs import centre
 
 CELL = ("src", "dst", "size")
 SIZE = Slider("size", "message size", "B")
-# What a figure shows of a long series at most.
+# The largest number of delays of a long series in a figure.
 MOST_POINTS, MOST_WINDOWS, MOST_QUANTILES = 40000, 300, 240
 ROW, COLUMN = Axis("sender"), Axis("receiver")
 
@@ -30,17 +28,17 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
 
     Parameters
     ----------
-    tree : groups /summary and, where delays were kept, /raw; opened lazily
-    dataset : the file's name, for what to type next
+    tree : groups /summary and, if delays were stored, /raw; opened lazily
+    dataset : the file's name, for commands in hints
 
     Returns
     -------
-    Section. Figures that the data cannot fill are left out.
+    Section. Figures without data are left out.
     """
     summary = summary_of(tree)
     return Section(
         "net",
-        f"Latency, {tree.attrs.get('mode') or summary.attrs.get('mode') or 'mode not known'}",
+        f"Latency, {tree.attrs.get('mode') or summary.attrs.get('mode') or 'unknown mode'}",
         verdict.sentence(summary, dataset),
         findings=verdict.findings(summary, dataset),
         tables=verdict.tables(summary),
@@ -62,29 +60,31 @@ VALUES = {
 
 
 def facts(summary: xr.Dataset) -> list[Fact]:
-    """The few numbers a reader looks for first: delays at both ends of the sizes, how well known, how many."""
+    """The few numbers that a reader looks for first: delays at both ends of the sizes, precision, number of cells."""
     cells = centre(summary)
     out = []
     size = summary["size"].values
     measured = [k for k in range(len(size)) if np.isfinite(cells[..., k]).any()]
     for k in dict.fromkeys(measured[:1] + measured[-1:]):
-        there = cells[..., k][np.isfinite(cells[..., k])]
-        low, middle, high = (format_duration(float(v)) for v in (there.min(), np.median(there), there.max()))
+        delays = cells[..., k][np.isfinite(cells[..., k])]
+        low, middle, high = (
+            format_duration(float(v)) for v in (delays.min(), np.median(delays), delays.max())
+        )
         between = f"{low} to {high} between" if low != high else f"{low} in all"
-        between = f"{between} {there.size} cells" if there.size > 1 else "one cell"
+        between = f"{between} {delays.size} cells" if delays.size > 1 else "one cell"
         out.append(Fact(f"median delay at {format_size(int(size[k]), exact=True)}", middle, between))
     if {"median_low", "median_high", "median"} <= set(summary.variables):
         half = ((summary["median_high"] - summary["median_low"]) / (2 * summary["median"])).values
         half = half[np.isfinite(half)]
         if half.size:
-            out.append(Fact("known to", f"±{np.median(half):.1%}", f"the worst cell to ±{half.max():.0%}"))
-    told = verdict.counts(summary)
-    if "converged" in told and told["cells"]:
+            out.append(Fact("precision", f"±{np.median(half):.1%}", f"worst cell ±{half.max():.0%}"))
+    counts = verdict.counts(summary)
+    if "converged" in counts and counts["cells"]:
         rule = str(summary.attrs.get("rule", ""))
         out.append(
             Fact(
                 "converged",
-                f"{told['converged']} of {told['cells']}",
+                f"{counts['converged']} of {counts['cells']}",
                 f"cells, by {rule}" if rule else "cells",
             )
         )
@@ -92,7 +92,7 @@ def facts(summary: xr.Dataset) -> list[Fact]:
 
 
 def figures(tree: xr.DataTree) -> tuple[Figure, ...]:
-    """Every figure the dataset has the data for, in reading order."""
+    """Every figure that the dataset has the data for, in reading order."""
     summary = summary_of(tree)
     shown: Shown = {}
     if "raw" in tree.children:
@@ -103,7 +103,7 @@ def figures(tree: xr.DataTree) -> tuple[Figure, ...]:
             if all(spot[k] < raw.sizes[dim] for k, dim in enumerate(CELL))
         }
         shown = {name: (spot, series) for name, (spot, series) in shown.items() if len(series) >= 2}
-    made = [
+    figures_ = [
         median_matrix(summary),
         over_size(summary),
         ratio_matrix(summary),
@@ -116,11 +116,11 @@ def figures(tree: xr.DataTree) -> tuple[Figure, ...]:
         spread_matrix(summary),
         min_matrix(summary),
     ]
-    return tuple(figure for figure in made if figure is not None)
+    return tuple(figure for figure in figures_ if figure is not None)
 
 
 def summary_of(tree: xr.DataTree) -> xr.Dataset:
-    """/summary with root attributes, completed where it comes from another tool and holds statistics only.
+    """/summary with root attributes, completed if it comes from another tool and has statistics only.
 
     Raises
     ------
@@ -135,12 +135,12 @@ METHODS = (
     MEDIAN,
     Method(
         "Slow links",
-        "A link is slow when neither class nor ranks explain its delay; 5 % of those named may be false.",
+        "A link is slow if neither its class nor its ranks explain its delay; 5 % of the reported links may be false.",
         "Benjamini & Hochberg, J. R. Statist. Soc. B 57, 1995; Tukey, Exploratory Data Analysis, 1977",
     ),
     Method(
         "Classes of links",
-        "Average linkage over log latencies of all sizes; cut only where a true valley parts two groups.",
+        "Average linkage over log latencies of all sizes; cut only at a true valley between two groups.",
         "scipy.cluster.hierarchy; Hubert & Arabie, Journal of Classification 2, 1985",
     ),
     Method(
@@ -151,7 +151,7 @@ METHODS = (
     ),
     Method(
         "Distribution of delays",
-        "A lognormal with a shift, fitted to the delays of a cell, and how far it is from them.",
+        "A lognormal with a shift, fitted to the delays of a cell, and its distance from them.",
         "Kolmogorov-Smirnov distance, its p by parametric bootstrap",
     ),
     Method(
@@ -178,13 +178,13 @@ def _matrix(summary: xr.Dataset, name: str, values: np.ndarray, units: str, long
     return data
 
 
-NOTHING = 1e-6  # a ratio that is 1 but for rounding
-LEAST = 0.05  # colours of delays span at least that share of the median to either side
-WIDTHS = 0.25  # and of widths, which are known far worse
+NOTHING = 1e-6  # rounding error of a ratio of 1
+LEAST = 0.05  # colours of delays span at least this share of the median to either side
+WIDTHS = 0.25  # the same for widths, which are known less precisely
 
 
 def _with_doubt(summary: xr.Dataset, data: xr.Dataset) -> xr.Dataset:
-    """The data with what its colours must span: LEAST, or how badly a size's medians are known if that is more."""
+    """The data with the range that its colours must span: LEAST, or the error of a size's medians if that is larger."""
     least = np.full(summary.sizes["size"], LEAST)
     if {"median_low", "median_high", "median"} <= set(summary.variables):
         width = (summary["median_high"] - summary["median_low"]) / (2 * summary["median"])
@@ -204,7 +204,7 @@ def median_matrix(summary: xr.Dataset) -> Figure | None:
     return Figure(
         "net-median",
         "Median delay between ranks",
-        "Each cell is one pair. Blocks along the diagonal are ranks that sit close together; a stripe is a "
+        "Each cell is one pair. Blocks along the diagonal are ranks that are close together; a stripe is a "
         "slow rank, a lone cell a slow link.",
         Kind.MATRIX,
         data,
@@ -214,18 +214,18 @@ def median_matrix(summary: xr.Dataset) -> Figure | None:
 
 
 def ratio_matrix(summary: xr.Dataset) -> Figure | None:
-    """What ranks and classes do not explain."""
+    """The part of the delays that ranks and classes do not explain."""
     if "ratio" not in summary:
         return None
     away = np.abs(summary["ratio"].values - 1)
-    if not (away > NOTHING).any():  # NaN is not; with one link, all of it is explained by itself
+    if not (away > NOTHING).any():  # NaN is not; with one link, the link explains all of its own delay
         return None
     data = _matrix(summary, "ratio", summary["ratio"].values, "1", "measured over expected")
     data = _with_doubt(summary, data)
     return Figure(
         "net-ratio",
-        "Delay over what class and ranks explain",
-        "1 is as expected. What stands out here is a link that is slow by itself, not for where it leads.",
+        "Delay relative to its class and ranks",
+        "1 is as expected. A link that stands out here is slow itself, not because of its ends.",
         Kind.MATRIX,
         data,
         {
@@ -245,7 +245,7 @@ def min_matrix(summary: xr.Dataset) -> Figure | None:
     return Figure(
         "net-min",
         "Smallest delay between ranks",
-        "What the wire and the software can do at best. Where the median is far above it, something else "
+        "The best that the wire and the software can do. If the median is far above it, something else "
         "has a share.",
         Kind.MATRIX,
         _with_doubt(summary, _matrix(summary, "min", values, "s", "smallest delay")),
@@ -263,10 +263,10 @@ def spread_matrix(summary: xr.Dataset) -> Figure | None:
         return None
     return Figure(
         "net-spread",
-        "How much single delays of a pair differ",
+        "Variation of the single delays of a pair",
         "Width of the middle half of the delays over their median: 0.1 means that half of all messages "
         "lie within "
-        "about 5 % of the median. Pairs that stand out share their way with somebody.",
+        "about 5 % of the median. Pairs that stand out share their path with other traffic.",
         Kind.MATRIX,
         _matrix(summary, "spread", values, "1", "interquartile range over median"),
         {"row": ROW, "col": COLUMN, "value": Axis("interquartile range / median", least=WIDTHS)},
@@ -275,7 +275,7 @@ def spread_matrix(summary: xr.Dataset) -> Figure | None:
 
 
 def known_matrix(summary: xr.Dataset) -> Figure | None:
-    """How well medians are known."""
+    """The precision of the medians."""
     if not {"median_low", "median_high", "median"} <= set(summary.variables):
         return None
     half = (summary["median_high"] - summary["median_low"]) / (2 * summary["median"])
@@ -284,8 +284,8 @@ def known_matrix(summary: xr.Dataset) -> Figure | None:
         return None
     return Figure(
         "net-known",
-        "How well each median is known",
-        "Half the width of the 95 % interval over the median: 0.02 means known to 2 %. Differences "
+        "Precision of each median",
+        "Half the width of the 95 % interval over the median: 0.02 means a precision of 2 %. Differences "
         "between cells "
         "smaller than this mean nothing.",
         Kind.MATRIX,
@@ -309,7 +309,7 @@ def _at(summary: xr.Dataset, shown: Shown) -> str:
 
 
 def _distinct(shown: Shown) -> Shown:
-    """One entry a cell, named by all it stands for."""
+    """One entry per cell, with all its names."""
     names: dict[cells.Spot, list[str]] = {}
     for name, (spot, _) in shown.items():
         names.setdefault(spot, []).append(name)
@@ -317,7 +317,7 @@ def _distinct(shown: Shown) -> Shown:
 
 
 def delay_series(summary: xr.Dataset, shown: Shown) -> Figure | None:
-    """Single delays of the cells that stand for the run, in order of time."""
+    """Single delays of the cells that represent the run, in order of time."""
     if not shown:
         return None
     chosen = _distinct(shown)
@@ -348,7 +348,7 @@ def delay_series(summary: xr.Dataset, shown: Shown) -> Figure | None:
         "The fastest, the median and the slowest pair by median, and the most irregular one (widest from "
         "the 5 % to "
         "the 95 % quantile). Shades alternate between epochs, and the dark line is their median: its steps are "
-        f"regimes, which no single burst would have shown.{thinned}",
+        f"regimes, which a single burst would not show.{thinned}",
         Kind.SERIES,
         data,
         {
@@ -383,7 +383,7 @@ def spectrogram(summary: xr.Dataset, shown: Shown) -> Figure | None:
     return Figure(
         "net-spectrogram",
         f"Spectrum of each {what}, {_label(summary, name, spot)}, {_at(summary, shown)}",
-        f"A bright horizontal line is a cycle that lasts; columns that differ say that one {what} is not "
+        f"A bright horizontal line is a lasting cycle; different columns mean that one {what} is not "
         "like the "
         "next. Frequency is in cycles a sample; the mean of each is left out.",
         Kind.SPECTROGRAM,
@@ -398,7 +398,7 @@ def distribution(summary: xr.Dataset, shown: Shown) -> Figure | None:
         return None
     chosen = _distinct(shown)
     p = np.concatenate([np.linspace(0.001, 0.99, MOST_QUANTILES - 40), 1 - np.geomspace(0.0098, 0.001, 40)])
-    names, xs, ps, styles, hues, keys, said = [], [], [], [], [], [], []
+    names, xs, ps, styles, hues, keys, distances = [], [], [], [], [], [], []
     for hue, (name, (spot, series)) in enumerate(chosen.items()):
         label = _label(summary, name, spot)
         names.append(label)
@@ -419,7 +419,7 @@ def distribution(summary: xr.Dataset, shown: Shown) -> Figure | None:
             styles.append("line")
             hues.append(hue)
             keys.append("lognormal fitted to it")
-            said.append(f"{name} {ks:.2f}")
+            distances.append(f"{name} {ks:.2f}")
     data = xr.Dataset(
         {
             "x": (("series", "point"), np.array(xs), {"units": "s", "long_name": "delay"}),
@@ -430,11 +430,11 @@ def distribution(summary: xr.Dataset, shown: Shown) -> Figure | None:
         },
         coords={"series": names},
     )
-    fits = f" Largest distance from the fit: {', '.join(said)}." if said else ""
+    fits = f" Largest distance from the fit: {', '.join(distances)}." if distances else ""
     return Figure(
         "net-cdf",
         f"Distribution of delays, {_at(summary, shown)}",
-        "Solid steps are measured, dashed lines the three-parameter lognormal fitted to them. Where a line leaves its "
+        "Solid steps are measured, dashed lines are fitted three-parameter lognormals. If a line leaves its "
         "steps, "
         f"delays come from more than one regime and no single law holds.{fits}",
         Kind.CDF,
@@ -443,23 +443,23 @@ def distribution(summary: xr.Dataset, shown: Shown) -> Figure | None:
     )
 
 
-# A model is drawn as far beyond what was measured.
+# A model is drawn beyond the measured sizes by this factor.
 BEYOND = 2.0
 MODEL_POINTS = 60
 
 
 def over_size(summary: xr.Dataset) -> Figure | None:
-    """Median delay of each class over message size, the models fitted to it, and where it jumps."""
+    """Median delay of each class over message size, the fitted models, and the jumps."""
     if summary.sizes.get("link_class", 0) < 1 or summary.sizes["size"] < 2:
         return None
     size = summary["size"].values.astype(float)
     medians = summary["class_median"].values
     fits = models.class_models(summary)
     positive = size[size > 0]
-    # Sizes that span decades want a logarithmic axis, even where one of them is 0.
+    # Sizes that span decades need a logarithmic axis, even if one of them is 0.
     log = bool(len(positive) > 1 and (len(positive) == len(size) or positive[-1] / positive[0] > 50))
     series: list[tuple[str, np.ndarray, np.ndarray, str, int, int, str]] = []
-    said = []
+    notes = []
     for k, fit in enumerate(fits[: len(medians)]):
         name = _class_name(summary, k) if len(medians) > 1 else "all links"
         gp = models.loggp(fit)
@@ -474,9 +474,9 @@ def over_size(summary: xr.Dataset) -> Figure | None:
             for x, style in parts:
                 if len(x) > 1:
                     y = np.array([at(s) for s in x])
-                    said_as = key if style == "line" else "" if tone else "beyond what was measured"
+                    said_as = key if style == "line" else "" if tone else "beyond the measured sizes"
                     series.append((f"{name}, {key}", x, y, style, k, tone, said_as))
-        said.append(_residuals(name, fit, gp))
+        notes.append(_residuals(name, fit, gp))
     for k, y in enumerate(medians):
         name = _class_name(summary, k) if len(medians) > 1 else "median of all links"
         series.append((name, size, y, "points", k, 0, ""))
@@ -488,8 +488,8 @@ def over_size(summary: xr.Dataset) -> Figure | None:
             data["mark"] = ("mark", marks.astype(float))
             data["mark_name"] = ("mark", [f"jump at {format_size(int(m), exact=True)}" for m in marks])
     most = 3
-    if len(said) > most:
-        said = [*said[:most], f"{len(said) - most} more classes: sonde net model FILE."]
+    if len(notes) > most:
+        notes = [*notes[:most], f"{len(notes) - most} more classes: sonde net model FILE."]
     caption = (
         "Points are medians over the links of a class. Hockney's model is start-up plus size over bandwidth, "
         "in a new line where the protocol changes; LogGP's is one line for all sizes. A marked jump is a "
@@ -500,7 +500,7 @@ def over_size(summary: xr.Dataset) -> Figure | None:
     return Figure(
         "net-size",
         "Model against measurement",
-        "\n".join([caption, *said]),
+        "\n".join([caption, *notes]),
         Kind.SCATTER,
         data,
         {"x": Axis("message size", "B", log=log), "y": Axis("median delay", "s", log=True)},
@@ -513,7 +513,7 @@ def _class_name(summary: xr.Dataset, k: int) -> str:
 
 
 def _grid(low: float, high: float, log: bool, fit: models.LinkModel | None = None) -> np.ndarray:
-    """Sizes at which a model is drawn; both sides of each change of its line, so that it shows as a step."""
+    """Sizes at which a model is drawn; both sides of each change of its line, so that it appears as a step."""
     if not high > low or (log and low <= 0 and high <= 1):
         return np.empty(0)
     x = np.geomspace(max(low, 1.0), high, MODEL_POINTS) if log else np.linspace(low, high, MODEL_POINTS)
@@ -524,7 +524,7 @@ def _grid(low: float, high: float, log: bool, fit: models.LinkModel | None = Non
 
 
 def _residuals(name: str, fit: models.LinkModel, gp: models.LogGP) -> str:
-    """A class's models in numbers, and how far measurements are from them."""
+    """A class's models in numbers, and their differences from the measurements."""
     away = np.abs(fit.residuals())
     other = np.abs(fit.latency_s / np.array([gp.at(s) for s in fit.size]) - 1)
     worst = format_size(int(fit.size[away.argmax()]), exact=True)
@@ -536,10 +536,10 @@ def _residuals(name: str, fit: models.LinkModel, gp: models.LogGP) -> str:
         lines.append(f"{format_duration(segment.alpha_s)}{speed}{upto}")
     return (
         f"{name[:1].upper()}{name[1:]}: Hockney {', then '.join(lines)}; measurements are "
-        f"{_share(float(np.median(away)))} from it in the middle, {_share(float(away.max()))} at worst, at "
+        f"{_share(float(np.median(away)))} from it in the median, {_share(float(away.max()))} at most, at "
         f"{worst}. LogGP L + 2o = {format_duration(gp.latency_overhead_s)}, "
         f"G = {format_duration(gp.gap_per_byte_s)}/B; they are {_share(float(np.median(other)))} from it in the "
-        f"middle, {_share(float(other.max()))} at worst."
+        f"median, {_share(float(other.max()))} at most."
     )
 
 
@@ -576,7 +576,7 @@ def dendrogram(summary: xr.Dataset) -> Figure | None:
             "leaf": ("leaf", summary["leaf_name"].values.astype(str)),
         }
     )
-    caption = "Links that join low are alike at all sizes; the height is the log of the ratio between them."
+    caption = "Links that join at a low height are alike at all sizes; the height is the log of the ratio between them."
     cut = _class_cut(summary)
     if cut is not None:
         data["threshold"] = cut
@@ -593,12 +593,12 @@ def dendrogram(summary: xr.Dataset) -> Figure | None:
 
 
 def _class_cut(summary: xr.Dataset) -> float | None:
-    """The height at which the tree falls into the classes; None where it does not, or there is one."""
+    """The height at which the tree splits into the classes; None if it does not, or if there is one class."""
     merge, label = summary["merge_tree"].values.astype(float), summary["leaf_class"].values
     count = len(np.unique(label))
     if not 1 < count <= len(merge):
         return None
-    # scipy counts leaves, the tree links, of which a leaf may have several
+    # scipy counts leaves, the tree counts links, of which a leaf may have several
     members = [1.0] * (len(merge) + 1)
     for row in merge:
         row[3] = members[int(row[0])] + members[int(row[1])]
@@ -611,18 +611,18 @@ def _class_cut(summary: xr.Dataset) -> float | None:
 
 
 def status_matrix(summary: xr.Dataset) -> Figure | None:
-    """How measuring each cell ended."""
+    """How the measurement of each cell ended."""
     if "status" not in summary:
         return None
     values = summary["status"].transpose(*CELL).values.astype(int)
-    # A rank does not measure itself: that is no state of a measurement but a hole.
+    # A rank does not measure itself: the diagonal is a hole, not a state of a measurement.
     own = np.arange(min(values.shape[:2]))
     values[own, own] = np.where(values[own, own] == NOT_MEASURED, -1, values[own, own])
     data = _matrix(summary, "status", values, "1", "how measuring ended")
     return Figure(
         "net-status",
-        "How measuring each cell ended",
-        "Converged cells are known as well as was asked for; others hit a cap, drifted, or ran out of time.",
+        "How the measurement of each cell ended",
+        "Converged cells have the requested precision; others reached a cap, drifted, or ran out of time.",
         Kind.STATUS,
         data,
         {

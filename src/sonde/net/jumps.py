@@ -1,8 +1,7 @@
-"""Jumps: message lengths at which delays change course, and moments at which they changed for good.
+"""Jumps: message lengths at which delays change course, and moments at which they changed permanently.
 
-Over lengths a delay is taken to be piecewise linear in the size. A buffer that overflows or a protocol that
-switches shows as a jump or a new slope; where all pairs show it at one size, it is the network's and not a
-link's.
+Over lengths, a delay is modelled as piecewise linear in the size. A buffer that overflows or a protocol switch appears
+as a jump or a new slope; if all pairs show it at one size, it belongs to the network, not to a link.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from sonde.core.comparison import LEAST_ERROR
 from sonde.net.pairs import Pairs
 
 ALPHA = 0.01
-# A delay is never linear to better than this; smaller steps are not jumps.
+# A delay is never linear to more precision than this; smaller steps are not jumps.
 LEAST_MISFIT = 0.02
 LEAST_JUMP = 0.05
-# Pairs that must shift together for it to be the machine's event.
+# The share of pairs that must shift together for an event of the machine.
 LEAST_SHARE = 0.5
-# More sizes than this are thinned before breaks are looked for.
+# Longer lists of sizes are thinned to this number before the search for breaks.
 MOST_SIZES = 400
 
 
@@ -30,13 +29,10 @@ MOST_SIZES = 400
 class Jump:
     """A break between two neighbouring sizes, B.
 
-    src, dst : the pair, -1 and -1 for the median of all pairs or of a class; link_class : -1 unless of one
-        class
-    height : s, what the delay is above what the slope before would give at size_high; ratio : the same over
-        that
-    slope_before, slope_after : s/B, NaN where a side has one size
-    p : that noise and misfit alone break so, over all places tried; share : pairs that show it (NaN for one
-        pair)
+    src, dst : the pair, -1 and -1 for the median of all pairs or of a class; link_class : -1 unless of one class
+    height : s, delay at size_high above the value from the slope before; ratio : the delay over that value
+    slope_before, slope_after : s/B, NaN if a side has one size
+    p : of such a break by noise and misfit only, over all tried places; share : pairs that show it (NaN for one pair)
     """
 
     src: int
@@ -54,10 +50,10 @@ class Jump:
 
 @dataclass(frozen=True)
 class Event:
-    """A moment from which delays are different: t in s since the run began, epoch at it.
+    """A moment from which on delays are different: t in s since the run began, epoch at this moment.
 
-    src, dst : the cell, -1 for the whole machine; ratio : after over before; share : cells that moved the
-        same way
+    src, dst : the cell, -1 for the whole machine; ratio : after over before; share : cells that moved in the same
+    direction
     """
 
     t: float
@@ -70,21 +66,21 @@ class Event:
 
 
 def breaks(size: np.ndarray, delay: np.ndarray, error: np.ndarray, alpha: float = ALPHA) -> list[int]:
-    """Where a piecewise linear delay breaks.
+    """The positions at which a piecewise linear delay breaks.
 
     Parameters
     ----------
     size : (S,) B, ascending; delay : (S,) s; error : (S,) s, standard errors of delay
-    alpha : a break must be that unlikely without one
+    alpha : the largest p of a break
 
     Returns
     -------
-    Positions k, ascending: a new piece begins at size[k]. [] with fewer than 5 sizes. Every piece has at
-    least two sizes, so that a single odd size is no piece.
+    Positions k, ascending: a new piece begins at size[k]. [] with fewer than 5 sizes. Every piece has at least two
+    sizes, so a single odd size is not a piece.
 
     Source: best partition by dynamic programming (Bellman & Roth, J. Am. Stat. Assoc. 64, 1969, 1079-1084)
-    with the known errors; a piece costs what chi-square with its three parameters reaches by chance at any of
-    S places.
+    with the known errors; the cost of a piece is the value that chi-square with its three parameters reaches by chance
+    at any of S places.
     """
     count = len(size)
     if count < 5:
@@ -108,7 +104,7 @@ def breaks(size: np.ndarray, delay: np.ndarray, error: np.ndarray, alpha: float 
 
 
 def size_jumps(pairs: Pairs, classes: np.ndarray, alpha: float = ALPHA) -> list[Jump]:
-    """Breaks over message lengths of every class of links, and how many of its pairs share each.
+    """Breaks over message lengths of every class of links, and the share of its pairs that have each.
 
     Parameters
     ----------
@@ -116,9 +112,9 @@ def size_jumps(pairs: Pairs, classes: np.ndarray, alpha: float = ALPHA) -> list[
 
     Returns
     -------
-    Jumps of classes, in order of class and size; [] with fewer than 5 sizes. A break is one when the median
-    over a class's links shows it; `share` of links that move the same way at it, beyond their own noise,
-    tells whether it is the network's.
+    Jumps of classes, in order of class and size; [] with fewer than 5 sizes. A break counts if the median over a
+    class's links shows it. `share`, the share of links that move in the same direction beyond their own noise, shows
+    whether it belongs to the network.
     """
     out: list[Jump] = []
     if len(pairs.size) < 5 or len(pairs) == 0:
@@ -130,11 +126,11 @@ def size_jumps(pairs: Pairs, classes: np.ndarray, alpha: float = ALPHA) -> list[
         mine = classes == k
         y = pairs.log_latency[mine][:, order]
         with np.errstate(invalid="ignore"):
-            there = np.isfinite(y).any(axis=0)
-        if there.sum() < 5:
+            present = np.isfinite(y).any(axis=0)
+        if present.sum() < 5:
             continue
-        y, size = y[:, there], pairs.size[order][there]
-        own = np.nan_to_num(pairs.log_error[mine][:, order][:, there], nan=LEAST_ERROR)
+        y, size = y[:, present], pairs.size[order][present]
+        own = np.nan_to_num(pairs.log_error[mine][:, order][:, present], nan=LEAST_ERROR)
         delay = np.exp(np.nanmedian(y, axis=0))
         error = delay * np.hypot(np.median(own, axis=0) / np.sqrt(len(y)), LEAST_MISFIT)
         cuts = breaks(size, delay, error, alpha)
@@ -146,8 +142,8 @@ def size_jumps(pairs: Pairs, classes: np.ndarray, alpha: float = ALPHA) -> list[
                 continue
             height, ratio, before, after, p = jump
             grown = (np.exp(y[:, cut]) - _carried(size, np.exp(y), low, cut)) / np.exp(y[:, cut - 1])
-            # A noisy slope carried on can lie beyond twice the delay: a fall out of the logarithm's range is
-            # still a fall, and has to be counted as one.
+            # A noisy slope, extended, can exceed twice the delay: a fall out of the logarithm's range is still a fall,
+            # and must be counted as one.
             steps = np.log1p(np.maximum(grown, -1 + 1e-9))
             noise = 2 * np.hypot(own[:, cut], LEAST_MISFIT)
             moved = np.sign(height) * steps > noise
@@ -168,21 +164,21 @@ def pair_jumps(
 
     Parameters
     ----------
-    rows : (R,) which pairs to look at; common : from size_jumps
+    rows : (R,) pairs to examine; common : from size_jumps
 
     Returns
     -------
-    Jumps with src and dst, p paid for all rows; [] with fewer than 5 sizes.
+    Jumps with src and dst, p corrected for all rows; [] with fewer than 5 sizes.
     """
     out: list[Jump] = []
     order = np.argsort(pairs.size, kind="stable")
     for row in rows:
         y = pairs.log_latency[row, order]
-        there = np.isfinite(y)
-        if there.sum() < 5:
+        present = np.isfinite(y)
+        if present.sum() < 5:
             continue
-        size, delay = pairs.size[order][there], np.exp(y[there])
-        own = np.nan_to_num(pairs.log_error[row, order][there], nan=LEAST_MISFIT)
+        size, delay = pairs.size[order][present], np.exp(y[present])
+        own = np.nan_to_num(pairs.log_error[row, order][present], nan=LEAST_MISFIT)
         error = delay * np.hypot(own, LEAST_MISFIT)
         theirs = {j.size_high for j in common if j.link_class == classes[row]}
         cuts = breaks(size, delay, error, alpha / max(len(rows), 1))
@@ -203,14 +199,14 @@ def machine_events(level: np.ndarray, t: np.ndarray, alpha: float = ALPHA) -> li
 
     Parameters
     ----------
-    level : (C, E) log of epoch medians of C cells in E epochs, NaN where missing; t : (C, E) their times, s
+    level : (C, E) log of epoch medians of C cells in E epochs, NaN if missing; t : (C, E) their times, s
 
     Returns
     -------
     Events of the whole machine, in order of time; [] with fewer than 10 epochs or 2 cells.
 
-    What cells have in common in an epoch is the median over cells of their distance from their own median. A
-    change of that counts when Pettitt's test finds it and more than half of the cells moved the same way.
+    The common part of cells in an epoch is the median over cells of their distance from their own median. A change of
+    it counts if Pettitt's test finds it and more than half of the cells moved in the same direction.
 
     Source: Pettitt, Applied Statistics 28, 1979, 126-135, by binary segmentation
     (sonde.core.stats.change_points).
@@ -222,21 +218,21 @@ def machine_events(level: np.ndarray, t: np.ndarray, alpha: float = ALPHA) -> li
         centred = level - _nanmedian(level, 1)[:, None]
         common = _nanmedian(centred, 0)
         when = _nanmedian(t, 0)
-    there = np.flatnonzero(np.isfinite(common))
-    if len(there) < 10:
+    valid = np.flatnonzero(np.isfinite(common))
+    if len(valid) < 10:
         return []
-    found = stats.change_points(common[there], alpha, 4)
-    edges = [0, *(c.index for c in found), len(there)]
+    found = stats.change_points(common[valid], alpha, 4)
+    edges = [0, *(c.index for c in found), len(valid)]
     out = []
     for k, change in enumerate(found):
-        before, after = there[edges[k] : edges[k + 1]], there[edges[k + 1] : edges[k + 2]]
+        before, after = valid[edges[k] : edges[k + 1]], valid[edges[k + 1] : edges[k + 2]]
         step = float(np.median(common[after]) - np.median(common[before]))
         with np.errstate(invalid="ignore"):
             own = _nanmedian(centred[:, after], 1) - _nanmedian(centred[:, before], 1)
         share = float(np.mean(np.sign(own[np.isfinite(own)]) == np.sign(step)))
-        # Half the cells move either way by chance.
+        # By chance, half of the cells move in either direction.
         if abs(step) >= np.log1p(LEAST_JUMP) and share > (1 + LEAST_SHARE) / 2:
-            at = int(there[change.index])
+            at = int(valid[change.index])
             out.append(Event(float(when[at]), at, -1, -1, float(np.exp(step)), share, change.p))
     return out
 
@@ -245,10 +241,10 @@ def machine_events(level: np.ndarray, t: np.ndarray, alpha: float = ALPHA) -> li
 
 
 def _piece_costs(x: np.ndarray, y: np.ndarray, error: np.ndarray) -> np.ndarray:
-    """Weighted squared rest of the best line through x[i:j], for all i < j: (S, S + 1)."""
+    """Weighted squared residual of the best line through x[i:j], for all i < j: (S, S + 1)."""
     count = len(x)
     unit = float(np.median(y))
-    # Scaled, so that the running sums keep their digits.
+    # Scaled, so that the running sums stay precise.
     x, y, w = x / max(float(x.max()), 1.0), y / unit, (unit / error) ** 2
 
     def running(v: np.ndarray) -> np.ndarray:
@@ -298,7 +294,7 @@ def _jump(
 
 
 def _carried(size: np.ndarray, delay: np.ndarray, low: int, cut: int) -> np.ndarray:
-    """What each pair's line through [low, cut) gives at size[cut]: (P,)."""
+    """The value at size[cut] of each pair's line through [low, cut): (P,)."""
     x = size[low:cut].astype(float)
     y = delay[:, low:cut]
     if len(x) < 2 or np.ptp(x) == 0:
@@ -309,7 +305,7 @@ def _carried(size: np.ndarray, delay: np.ndarray, low: int, cut: int) -> np.ndar
 
 
 def _nanmedian(x: np.ndarray, axis: int) -> np.ndarray:
-    """nanmedian that is NaN without a warning where there is nothing."""
+    """nanmedian that returns NaN for empty input without a warning."""
     ordered = np.sort(np.moveaxis(x, axis, -1), axis=-1)
     n = np.isfinite(ordered).sum(axis=-1, keepdims=True)
     low = np.take_along_axis(ordered, np.maximum((n - 1) // 2, 0), axis=-1)

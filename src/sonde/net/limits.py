@@ -1,6 +1,7 @@
-"""Holding a run against limits, against an earlier run, or against another network. Pure: summaries in, findings out.
+"""A run compared with limits, with an earlier run, or with another network. Pure: summaries in, findings out.
 
-When two medians differ is `core.comparison`'s; the errors of their logarithms come from what differs between epochs.
+`core.comparison` decides when two medians differ; the errors of their logarithms come from the differences between
+epochs.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ from sonde.core.units import format_duration, format_size
 from sonde.net import verdict
 from sonde.net.pairs import centre, log_errors
 
-WIDEST_NAMES = 34  # of two files as heads of a table that keeps to 80 columns
-LISTED = 6  # message sizes that a finding names
-UNKNOWN_LOG_ERROR = 0.05  # of a median without an interval, as in files of other tools
+WIDEST_NAMES = 34  # columns for two file names as heads of a table of 80 columns
+LISTED = 6  # message sizes that a finding lists
+UNKNOWN_LOG_ERROR = 0.05  # for a median without an interval, as in files of other tools
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a network must keep. None: not asked.
+    """The requirements for a network. None: not checked.
 
-    max_median_s : of every cell at or below `size_b` (all sizes when None). max_ratio : slowest over fastest link
-    of one class at one size. min_converged : share of cells whose rule was content. slow_links : whether a slow
-    link, rank or host is a finding.
+    max_median_s : of every cell at or below `size_b` (all sizes if None). max_ratio : slowest over fastest link of one
+    class at one size. min_converged : share of converged cells. slow_links : whether a slow link, rank or host is a
+    finding.
     """
 
     max_median_s: float | None = None
@@ -52,7 +53,7 @@ class Limits:
 
 
 def check(summary: xr.Dataset, limits: Limits, dataset: str = "FILE") -> list[Finding]:
-    """Where a run breaks its limits, worst first."""
+    """Violations of the limits by a run, worst first."""
     found = list(verdict.findings(summary, dataset)) if limits.slow_links else []
     found += _medians(summary, limits, dataset)
     found += _ratios(summary, limits, dataset)
@@ -61,18 +62,18 @@ def check(summary: xr.Dataset, limits: Limits, dataset: str = "FILE") -> list[Fi
 
 
 def single_link(summary: xr.Dataset) -> Warning | None:
-    """What to know where two ranks have one link: it cannot be slow among others, only against a limit."""
+    """The warning that two ranks have one link: it can only be compared with a limit, not with other links."""
     if summary.sizes["src"] != 2:
         return None
     return Warning(
         "net.single_link",
-        "2 ranks have one link, and none to compare it with: slow links were not looked for",
-        "what can be found: --max-median TIME, --max-ratio R, --min-converged SHARE, --against BASE.nc",
+        "2 ranks have one link, and no other to compare it with: slow links were not searched",
+        "possible checks: --max-median TIME, --max-ratio R, --min-converged SHARE, --against BASE.nc",
     )
 
 
 def _medians(summary: xr.Dataset, limits: Limits, dataset: str) -> list[Finding]:
-    """One finding for each link over the limit, with the size at which it is furthest over."""
+    """One finding for each link over the limit, at the size that exceeds it most."""
     if limits.max_median_s is None:
         return []
     cells = centre(summary)
@@ -105,9 +106,9 @@ def _medians(summary: xr.Dataset, limits: Limits, dataset: str) -> list[Finding]
     return cut_short(out, f"links are over {limit}", typed("sonde", "report", dataset))
 
 
-def _also(sizes: Sequence[int], told: int) -> str:
-    """ " (also at 8 B, 64 B)": the sizes besides the one told; beyond LISTED of them their number."""
-    others = [format_size(size, exact=True) for size in sizes if size != told]
+def _also(sizes: Sequence[int], named: int) -> str:
+    """Text such as " (also at 8 B, 64 B)" for the sizes besides the named one; more than LISTED are counted."""
+    others = [format_size(size, exact=True) for size in sizes if size != named]
     if not others:
         return ""
     more = f" and {len(others) - LISTED} more" if len(others) > LISTED else ""
@@ -115,7 +116,7 @@ def _also(sizes: Sequence[int], told: int) -> str:
 
 
 def _ratios(summary: xr.Dataset, limits: Limits, dataset: str) -> list[Finding]:
-    """One finding for each class whose links differ too much, with the size at which they differ most."""
+    """One finding for each class whose links differ too much, at the size with the largest difference."""
     if limits.max_ratio is None:
         return []
     cells = centre(summary)
@@ -152,7 +153,7 @@ def _ratios(summary: xr.Dataset, limits: Limits, dataset: str) -> list[Finding]:
 
 
 def _spread(column: np.ndarray) -> float:
-    """Slowest over fastest; 1 with fewer than two."""
+    """Slowest over fastest; 1 with fewer than two values."""
     known = column[np.isfinite(column)]
     return float(known.max() / known.min()) if known.size > 1 else 1.0
 
@@ -170,12 +171,12 @@ def _converged(summary: xr.Dataset, limits: Limits, dataset: str) -> list[Findin
             "net.not_converged",
             f"{share:.0%} of {measured} cells converged; the limit is {limits.min_converged:.0%}",
             {"share": share, "cells": measured},
-            "measure again with a longer --budget, or a wider --precision",
+            "measure again with a longer --budget, or a coarser --precision",
         )
     ]
 
 
-# What of a run may explain a difference, besides the machine.
+# Settings of a run that may explain a difference, besides the machine.
 MACHINE = ("mpi", "mpi_version", "mpi_library", "transport", "binding", "pairing", "oversubscribed")
 
 
@@ -186,17 +187,17 @@ def diff(
     matters: float = MATTERS,
     machine: Machines | None = None,
 ) -> Difference:
-    """Where run B differs from run A, cell by cell, at the sizes that both have.
+    """Differences between run B and run A, cell by cell, at the sizes of both.
 
-    A cell that drifted in either run is left out: its interval holds for no time but its own. Where half of the
-    links or more got slower that is one finding about the run, not one about each link.
+    A cell that drifted in either run is left out: its interval holds only for its own time. If half of the links or
+    more became slower, that is one finding about the run, not one for each link.
 
     Parameters
     ----------
     a, b : summaries
-    names : what to call them
-    matters : relative difference of medians below which a cell is not told
-    machine : root attributes of both; what differs in them is the findings' evidence
+    names : their names in texts
+    matters : the largest relative difference of medians that is not reported
+    machine : root attributes of both; their differences become the findings' evidence
 
     Raises
     ------
@@ -214,19 +215,19 @@ def diff(
     return Difference.of(cells, found, _by_size(a, x, y, cells, names), _of_both(a, b, cells.drifted, names))
 
 
-# Links that must have got slower together before it is said of the run.
+# The share of links that must have become slower together for a finding about the run.
 FEWEST_MOVED = 3
 
 
 def _drifted(summary: xr.Dataset) -> np.ndarray:
-    """Cells whose level kept moving while they were measured."""
+    """Cells whose level kept moving during the measurement."""
     if "status" not in summary:
         return np.zeros(centre(summary).shape, bool)
     return np.asarray(summary["status"].transpose("src", "dst", "size").values == DRIFT)
 
 
 def _of_both(a: xr.Dataset, b: xr.Dataset, drifted: int, names: tuple[str, str]) -> list[Warning]:
-    """What keeps two runs from being compared well."""
+    """Reasons why two runs cannot be compared well."""
     out = []
     if drifted:
         text = f"{drifted} cells drifted while {names[0]} or {names[1]} was measured, and were not compared"
@@ -236,9 +237,9 @@ def _of_both(a: xr.Dataset, b: xr.Dataset, drifted: int, names: tuple[str, str])
         out.append(
             Warning(
                 "net.oversubscribed_runs",
-                f"ranks shared cores in {' and '.join(shared)}: where the kernel put them changes from run to run, and "
-                "delays with it",
-                "give no more ranks than cores to compare networks",
+                f"ranks shared cores in {' and '.join(shared)}: the kernel places them differently in each run, and "
+                "delays change with it",
+                "use no more ranks than cores to compare networks",
             )
         )
     return out
@@ -249,7 +250,7 @@ def _moved(cells: Cells, links: np.ndarray, names: tuple[str, str], evidence: di
     middle = float(np.median(cells.ratio[cells.slower]))
     return Finding(
         "net.slower",
-        f"{moved} of {int(links.sum())} links are slower in {names[1]}, by {middle - 1:.0%} in the middle: the run, "
+        f"{moved} of {int(links.sum())} links are slower in {names[1]}, by {middle - 1:.0%} in the median: the run, "
         "not a link",
         {
             "links": moved,
@@ -262,7 +263,7 @@ def _moved(cells: Cells, links: np.ndarray, names: tuple[str, str], evidence: di
 
 
 def _aligned(a: xr.Dataset, b: xr.Dataset, names: tuple[str, str]) -> tuple[xr.Dataset, xr.Dataset]:
-    hint = "compare runs of the same ranks and mode; sonde net show tells what each holds"
+    hint = "compare runs of the same ranks and mode; sonde net show describes each"
     if a.sizes["src"] != b.sizes["src"]:
         raise DataError(
             "net.not_comparable",
@@ -273,7 +274,7 @@ def _aligned(a: xr.Dataset, b: xr.Dataset, names: tuple[str, str]) -> tuple[xr.D
     if kinds[0] != kinds[1]:
         raise DataError(
             "net.not_comparable",
-            f"a sample of {names[0]} is {kinds[0]}, one of {names[1]} is {kinds[1]}",
+            f"samples of {names[0]} are {kinds[0]}, those of {names[1]} are {kinds[1]}",
             hint,
         )
     common = np.intersect1d(a["size"].values, b["size"].values)
@@ -285,7 +286,7 @@ def _aligned(a: xr.Dataset, b: xr.Dataset, names: tuple[str, str]) -> tuple[xr.D
 
 
 def _log_error(summary: xr.Dataset) -> np.ndarray:
-    """Standard error of the log median of each cell; UNKNOWN_LOG_ERROR where a file does not tell."""
+    """Standard error of the log median of each cell; UNKNOWN_LOG_ERROR if a file does not contain it."""
     error, _ = log_errors(summary)
     return np.where(np.isfinite(error), np.maximum(error, LEAST_ERROR), UNKNOWN_LOG_ERROR)
 
@@ -298,7 +299,7 @@ def _told(
     names: tuple[str, str],
     evidence: dict[str, str],
 ) -> list[Finding]:
-    """One finding for each link that got slower, with the size at which it did most."""
+    """One finding for each link that became slower, at the size with the largest change."""
     out = []
     ratio, slower = cells.ratio, cells.slower
     links = np.argwhere(slower.any(axis=2))
@@ -336,15 +337,15 @@ def _by_size(
 ) -> Table:
     rows = []
     for s, size in enumerate(summary["size"].values):
-        there = cells.compared[..., s]
-        if not there.any():
+        compared = cells.compared[..., s]
+        if not compared.any():
             continue
         rows.append(
             (
                 format_size(int(size), exact=True),
-                format_duration(float(np.median(x[..., s][there]))),
-                format_duration(float(np.median(y[..., s][there]))),
-                f"{np.median(cells.ratio[..., s][there]):.3f}",
+                format_duration(float(np.median(x[..., s][compared]))),
+                format_duration(float(np.median(y[..., s][compared]))),
+                f"{np.median(cells.ratio[..., s][compared]):.3f}",
                 str(int(cells.slower[..., s].sum())),
                 str(int(cells.faster[..., s].sum())),
             )

@@ -1,10 +1,10 @@
-"""Slow links: which pairs of ranks are slower than ranks, sizes and link class explain, and how sure that is.
+"""Slow links: pairs of ranks that are slower than ranks, sizes and link class explain, with significance.
 
     log latency(pair, size) = class(pair, size) + sender(src) + receiver(dst) + rest(pair, size)
 
-is fitted by medians, so that slow links do not pull the model towards themselves. The rest is judged against
-how much links of a class differ anyway and against how well the link itself is known. A rank that is slow as
-a whole is told apart: it moves its own effect, not the rest of its links.
+The model is fitted by medians, so that slow links do not pull it towards themselves. The rest is compared with the
+usual differences between links of a class and with the error of the link itself. A rank that is slow as a whole is
+reported separately: it moves its own effect, not the rest of its links.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from sonde.core.comparison import LEAST_ERROR
 from sonde.core.stats import false_discovery
 from sonde.net.pairs import LEAST_LINKS_OF_RANK, LEAST_RANKS, Pairs, shrunk_errors
 
-# Below this many links a class has no spread of its own and borrows that of all classes.
+# With fewer links than this a class has no spread of its own and uses that of all classes.
 LEAST_LINKS_FOR_SPREAD = 8
-# From this many links on the spread heeds how far the slowest 2.5 % reach.
+# From this number of links on, the spread accounts for the reach of the slowest 2.5 %.
 LEAST_LINKS_FOR_TAIL = 100
-# So many slow links with a common end have a common cause.
+# This number of slow links with a common end have a common cause.
 LEAST_OF_CAUSE = 3
-# Links far out crowd at a rank where so many of them there have at most this probability.
+# Far outlying links count as crowded at a rank if the probability of such a number there is at most this.
 CROWD_CHANCE = 1e-3
-# A MAD knows a spread so many times as well as an sd of as many normal values does.
+# A MAD estimates a spread as precisely as an sd of this share of normal values.
 SCALE_DEGREES = 0.37
-# The law of the rest is never taken to be thinner-tailed than Student's with so many degrees of freedom.
+# The law of the rest is never assumed to have thinner tails than Student's with this many degrees of freedom.
 MOST_DEGREES = 30
-# One set of sizes is slow beyond doubt from here on.
+# A set of sizes counts as slow, without doubt, from this level on.
 SURE = 1e-3
-# A slow-down must be at least this large to be named, however sure it is.
+# A slow-down must be at least this large to be reported, however significant it is.
 LEAST_SLOWDOWN = 0.05
 
 
 @dataclass(frozen=True)
 class Slow:
-    """One link, or one rank, that is slower than the model says.
+    """One link, or one rank, that is slower than the model predicts.
 
     subject: "link" | "rank" | "host". src, dst: ranks (equal for a rank; -1 for a host); host: its name.
-    sizes: where it is slow, B. ratio: measured over expected, with its 95 % interval.
+    sizes: the slow sizes, B. ratio: measured over expected, with its 95 % interval.
     expected: median over those sizes, s (NaN for a rank or host).
     p: one-sided, over all sizes; q: the same after false-discovery control over all links (or ranks).
-    links, of: how many links of the rank or host are slow, and how many it has; 1 and 1 for a link.
+    links, of: number of slow links of the rank or host, and of all its links; 1 and 1 for a link.
     """
 
     subject: str
@@ -65,11 +65,11 @@ class Slow:
 
 @dataclass(frozen=True)
 class LinkTest:
-    """What the test for slow links found in all pairs.
+    """The result of the test for slow links in all pairs.
 
     ratio : (P, S) measured over expected. p, q : (P,) one-sided over all sizes at once. expected : (P, S), s
-    detectable, detectable_one : the slow-down (0.2 = 20 %) that a single slow link must have, at all sizes and at the
-                 size that is known worst, to be found with probability `power`; NaN when nothing could be tested
+    detectable, detectable_one : the slow-down (0.2 = 20 %) of a single slow link, at all sizes and at the size with the
+    largest error, that is detected with probability `power`; NaN if nothing could be tested
     """
 
     links: list[Slow]
@@ -92,8 +92,8 @@ class _Fit:
 
     bare : (P,), whether a rank of the link has too few links in its class for an effect there
     rest : (P, W, S), by direction and size. effect : (2, N, S), a rank as sender and as receiver, in the
-        class where it has most links.
-    weight : (N, S), links behind the effect. widen : (P,), how much fitting has quietened the rest.
+        class with most of its links.
+    weight : (N, S), links behind the effect. widen : (P,), factor by which the fit has reduced the rest.
     """
 
     bare: np.ndarray
@@ -110,19 +110,19 @@ def slow_links(
     least: float = LEAST_SLOWDOWN,
     power: float = 0.95,
 ) -> LinkTest:
-    """Finds links and ranks that are slower than the model explains.
+    """Find links and ranks that are slower than the model explains.
 
     Parameters
     ----------
     pairs : links with medians and their errors
     classes : (P,) int, class of each link
-    alpha : share of false ones allowed among those named (false-discovery rate)
-    least : slow-down below which nothing is named, 0.05 = 5 %
+    alpha : allowed share of false reports (false-discovery rate)
+    least : the smallest slow-down that is reported, 0.05 = 5 %
     power : for `detectable`
 
     Returns
     -------
-    LinkTest. Fewer than 4 links: nothing can be told, p and q are NaN and `note` says so.
+    LinkTest. With fewer than 4 links there is no test: p and q are NaN, and `note` gives the reason.
 
     Source: two-way fit by medians, Tukey, Exploratory Data Analysis, 1977, ch. 11; one p over sizes that
     depend on each other by the Cauchy combination, Liu & Xie, J. Am. Stat. Assoc. 115, 2020, 393-402;
@@ -143,12 +143,12 @@ def slow_links(
             power,
             alpha,
             least,
-            f"{rows} link{'s are' if rows != 1 else ' is'} too few to tell a slow one from the rest (4 are needed)",
+            f"{rows} link{'s are' if rows != 1 else ' is'} too few to find a slow one (4 are needed)",
         )
     fit = _fitted(pairs, pairs.ways, classes)
     singles = bool(np.isfinite(pairs.low).any())
-    # A link that had more than its share of slow spells has a slow median but usual fast delays; a slow link has
-    # neither, nor has a slow rank.
+    # A link with more than its share of slow spells has a slow median but ordinary fast delays. A slow link does not,
+    # nor does a slow rank.
     quick = _fitted(pairs, pairs.low, classes) if singles else fit
     ranks = _slow_ranks(pairs, np.fmin(fit.effect, quick.effect), fit.weight, alpha, least)
     for one in {id(fit): fit, id(quick): quick}.values():
@@ -158,10 +158,12 @@ def slow_links(
     note = (
         ""
         if pairs.ranks >= LEAST_RANKS
-        else f"with {pairs.ranks} ranks a slow rank cannot be told from slow links"
+        else f"with {pairs.ranks} ranks a slow rank cannot be distinguished from slow links"
     )
     if not singles:
-        note = "; ".join(filter(None, [note, "no low quantiles: a link may be named for a slow spell"]))
+        note = "; ".join(
+            filter(None, [note, "no low quantiles: a link may be reported because of a slow spell"])
+        )
     cuts = column_sizes(len(pairs.size), singles)
     columns = _columns(np.fmin(fit.rest, quick.rest), cuts)
     errors = _column_errors(shrunk_errors(pairs.log_error, pairs.degrees)[0], cuts)
@@ -191,7 +193,7 @@ def slow_links(
 
 
 def _detectable(scale: np.ndarray, tests: int, alpha: float, least: float, power: float) -> float:
-    """The slow-down that a link must have in the worst known of these columns to be found. scale : (P, C)."""
+    """The smallest detectable slow-down of a link in the column with the largest error. scale : (P, C)."""
     known = np.isfinite(scale).any(axis=0)
     if not known.any():
         return float("nan")
@@ -203,17 +205,17 @@ def _detectable(scale: np.ndarray, tests: int, alpha: float, least: float, power
 def pairs_to_retest(
     test: LinkTest, pairs: Pairs, most: int = 64, q_below: float = 0.5
 ) -> list[tuple[int, int]]:
-    """Which pairs to measure again: every suspect, the worst first.
+    """The pairs to measure again: every suspect, the worst first.
 
     Parameters
     ----------
-    most : how many pairs at most
-    q_below : suspects are links with q up to this; well above the level of the verdict, so that a slow link
-              that the first pass knew too badly gets its second chance
+    most : largest number of pairs
+    q_below : suspects are links with q up to this. It is well above the level of the verdict, so that a slow link with
+    a large error in the first pass gets a second chance
 
     Returns
     -------
-    [(src, dst), …] with src < dst for undirected links; [] when there is no suspect.
+    [(src, dst), …] with src < dst for undirected links; [] without suspects.
     """
     suspect = np.flatnonzero(np.isfinite(test.q) & (test.q <= q_below) & (_over_sizes(test.ratio) > 0))
     worst = suspect[np.argsort(test.p[suspect], kind="stable")][:most]
@@ -223,20 +225,20 @@ def pairs_to_retest(
 def after_retest(
     first: LinkTest, pairs: Pairs, classes: np.ndarray, again: Pairs, suspects: Sequence[tuple[int, int]]
 ) -> LinkTest:
-    """The verdict on suspects from fresh data alone.
+    """The verdict on suspects from new data only.
 
     Parameters
     ----------
-    first : the test that chose the suspects; its model says what they should take
-    pairs, classes : what it was made of
-    again : fresh medians of the suspects and, where measured, of other links of their classes, which tell
-            whether the whole machine moved in between
-    suspects : what pairs_to_retest gave
+    first : the test that chose the suspects; its model gives their expected delays
+    pairs, classes : the input of the first test
+    again : new medians of the suspects and, if measured, of other links of their classes, which show whether the whole
+    machine moved in between
+    suspects : the result of pairs_to_retest
 
     Returns
     -------
-    LinkTest over the suspects measured again. q counts all links of the first pass, the others with p = 1:
-    fresh data undo bad luck in measuring, but not that suspects were picked as the slowest of many.
+    LinkTest over the suspects that were measured again. q counts all links of the first pass, the others with p = 1:
+    new data correct bad luck in measuring, but not the choice of suspects as the slowest of many.
     """
     where = {(int(s), int(d)): i for i, (s, d) in enumerate(zip(pairs.src, pairs.dst))}
     fresh = {(int(s), int(d)): i for i, (s, d) in enumerate(zip(again.src, again.dst))}
@@ -263,13 +265,13 @@ def after_retest(
     cuts = column_sizes(len(common))
     columns = _columns(rest, cuts)
     errors = _column_errors(shrunk_errors(fresh_pairs.log_error, fresh_pairs.degrees)[0], cuts)
-    # How much links of a class differ comes from the first pass: suspects say nothing about that.
+    # The differences between links of a class come from the first pass: suspects say nothing about them.
     before = _columns(np.log(first.ratio)[:, None, mine], cuts)
     before_errors = _column_errors(shrunk_errors(pairs.log_error, pairs.degrees)[0][:, mine], cuts)
     scale = np.empty_like(columns)
     for i, row in enumerate(rows):
         like = classes == classes[row]
-        # What the first pass did not know about its links is no difference between them.
+        # The error of the first pass is not a difference between its links.
         noise = np.nan_to_num(_median_last(before_errors[like].T))
         spread = np.sqrt(np.maximum(_robust_scale(before[like]) ** 2 - noise**2, LEAST_ERROR**2))
         scale[i] = np.sqrt(spread**2 + np.nan_to_num(errors[i]) ** 2)
@@ -322,14 +324,14 @@ def _fitted(pairs: Pairs, y: np.ndarray, classes: np.ndarray) -> _Fit:
 
 
 def _two_way(pairs: Pairs, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-    """Rest (P, S) and effects (2, N, S) of one class by medians, and how many effects were fitted."""
+    """Rest (P, S) and effects (2, N, S) of one class by medians, and the number of fitted effects."""
     rest = pairs.matrix(y - _median_last(y.T))
     ranks, sizes = pairs.ranks, y.shape[1]
     effect = np.zeros((2, ranks, sizes))
-    there = np.isfinite(rest).any(axis=2)
-    senders = there.sum(axis=1) >= LEAST_LINKS_OF_RANK
-    receivers = there.sum(axis=0) >= LEAST_LINKS_OF_RANK
-    # A class in which few ranks have enough links cannot tell ranks from links.
+    measured = np.isfinite(rest).any(axis=2)
+    senders = measured.sum(axis=1) >= LEAST_LINKS_OF_RANK
+    receivers = measured.sum(axis=0) >= LEAST_LINKS_OF_RANK
+    # A class in which few ranks have enough links cannot distinguish ranks from links.
     if ranks < LEAST_RANKS or senders.sum() < 3 or receivers.sum() < 3:
         return rest[pairs.src, pairs.dst], effect, 1
     for _ in range(12):
@@ -353,7 +355,7 @@ def _two_way(pairs: Pairs, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
 
 
 def _median_last(x: np.ndarray) -> np.ndarray:
-    """Median over the last axis, NaN left out; 0 where there is nothing. Much faster than nanmedian."""
+    """Median over the last axis, without NaN; 0 for empty input. Much faster than nanmedian."""
     ordered = np.sort(x, axis=-1)
     n = np.isfinite(x).sum(axis=-1, keepdims=True)
     low = np.take_along_axis(ordered, np.maximum((n - 1) // 2, 0), axis=-1)
@@ -365,9 +367,9 @@ def _median_last(x: np.ndarray) -> np.ndarray:
 
 
 def column_sizes(count: int, singles: bool = True) -> list[slice]:
-    """Which sizes are tested together: all, then halves of them, down to single ones.
+    """The sets of sizes that are tested together: all, then halves of them, down to single ones.
 
-    Down to two where a slow spell could not be told from a slow link (singles False).
+    Down to two if a slow spell cannot be distinguished from a slow link (singles False).
     """
     out: list[slice] = []
     waiting = [slice(0, count)]
@@ -382,9 +384,9 @@ def column_sizes(count: int, singles: bool = True) -> list[slice]:
 
 
 def _columns(rest: np.ndarray, cuts: list[slice]) -> np.ndarray:
-    """What of a link is tested, (P, W, S) -> (P, C) for C sets of sizes.
+    """The tested values of a link, (P, W, S) -> (P, C) for C sets of sizes.
 
-    The lower median over sizes and directions: one direction at one size may have had bad luck, a slow link
+    They are lower medians over sizes and directions: one direction at one size may have had bad luck, but a slow link
     is slow throughout.
     """
     parts = [rest[:, :, cut].reshape(len(rest), -1) for cut in cuts]
@@ -403,24 +405,24 @@ def _column_errors(errors: np.ndarray, cuts: list[slice]) -> np.ndarray:
 
 
 def _low_median(x: np.ndarray) -> np.ndarray:
-    """Lower median over columns, NaN left out; NaN where there is nothing."""
+    """Lower median over columns, without NaN; NaN for empty input."""
     ordered = np.sort(x, axis=1)
     n = np.isfinite(x).sum(axis=1)
     return np.where(n > 0, ordered[np.arange(len(x)), np.maximum((n - 1) // 2, 0)], np.nan)
 
 
 def _mean_of(rest: np.ndarray) -> np.ndarray:
-    """Mean over directions, one alone where the other is missing; NaN where both are."""
-    there = np.isfinite(rest)
-    count = there.sum(axis=1)
-    return np.where(count > 0, np.where(there, rest, 0).sum(axis=1) / np.maximum(count, 1), np.nan)
+    """Mean over directions; a single one if the other is missing; NaN if both are."""
+    present = np.isfinite(rest)
+    count = present.sum(axis=1)
+    return np.where(count > 0, np.where(present, rest, 0).sum(axis=1) / np.maximum(count, 1), np.nan)
 
 
 def _robust_scale(x: np.ndarray) -> np.ndarray:
-    """Spread of each column as a normal sd, such that a normal is no narrower on the slow side. NaN left out.
+    """Spread of each column as a normal sd, such that a normal law is no narrower on the slow side. NaN left out.
 
-    The largest of what the MAD, the 84 % and the 97.5 % quantile say: links are slower by accident more
-    easily than faster, and up to 2.5 % of truly slow links do not blur it.
+    It is the largest estimate from the MAD, the 84 % and the 97.5 % quantile: links are slower by accident more easily
+    than faster, and up to 2.5 % of truly slow links do not blur it.
     """
     out = np.full(x.shape[1], LEAST_ERROR)
     for column in range(x.shape[1]):
@@ -428,12 +430,12 @@ def _robust_scale(x: np.ndarray) -> np.ndarray:
         if not len(v):
             continue
         middle = np.median(v)
-        says = [1.4826 * np.median(np.abs(v - middle))]
+        estimates = [1.4826 * np.median(np.abs(v - middle))]
         if len(v) >= LEAST_LINKS_FOR_SPREAD:
-            says.append(np.quantile(v, 0.8413) - middle)
+            estimates.append(np.quantile(v, 0.8413) - middle)
         if len(v) >= LEAST_LINKS_FOR_TAIL:
-            says.append((np.quantile(v, 0.975) - middle) / 1.96)
-        out[column] = max(*says, LEAST_ERROR) if len(says) > 1 else max(says[0], LEAST_ERROR)
+            estimates.append((np.quantile(v, 0.975) - middle) / 1.96)
+        out[column] = max(*estimates, LEAST_ERROR) if len(estimates) > 1 else max(estimates[0], LEAST_ERROR)
     return out
 
 
@@ -442,8 +444,8 @@ def _centred_and_scaled(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Columns about their class's median, and their scale.
 
-    A link known worse than is usual in its class gets a larger scale, never a smaller one. A class of few
-    links borrows the spread of all. Slow links that crowd at one rank say nothing of how much links differ.
+    A link with an unusually large error in its class gets a larger scale, never a smaller one. A class with few links
+    uses the spread of all. Slow links that crowd at one rank do not count for the differences between links.
     """
     centred, scale = columns.copy(), np.full(columns.shape, np.nan)
     for k in np.unique(classes):
@@ -459,17 +461,17 @@ def _centred_and_scaled(
         spread = _robust_scale(usual_ones[mine]) if len(mine) >= LEAST_LINKS_FOR_SPREAD else pooled
         usual = _median_last(errors[mine].T)
         more = np.maximum(np.nan_to_num(errors[mine] ** 2 - usual**2), 0)
-        # Where the class looks quieter than its links are known, the links' own errors decide.
+        # If the class looks quieter than the errors of its links, the links' own errors decide.
         scale[mine] = np.sqrt(np.maximum(spread * widen[mine][0], usual) ** 2 + more)
     scale[~np.isfinite(columns)] = np.nan
     return centred, scale
 
 
 def _crowded(pairs: Pairs, centred: np.ndarray) -> np.ndarray:
-    """Which links of one class are far out together with others of one of their ranks. (P, C) -> (P, C) bool
+    """Links of one class that are far out together with others of one of their ranks. (P, C) -> (P, C) bool
 
-    Far out is five times the spread of the middle half. Links that differ by nature are far out here and there; those
-    of a rank with a fault are at that rank, more of them than so many would be by chance.
+    Far out means five times the spread of the middle half. Links that differ by nature are far out here and there;
+    those of a rank with a fault are all at that rank, more of them than expected by chance.
     """
     middle = 1.4826 * _median_last(np.abs(centred).T)
     far = np.nan_to_num(centred) > 5 * np.maximum(middle, LEAST_ERROR)
@@ -481,26 +483,26 @@ def _crowded(pairs: Pairs, centred: np.ndarray) -> np.ndarray:
 
 
 def _upper_tail(z: np.ndarray, classes: np.ndarray, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
-    """One-sided p of standardised columns: Student's law, since the scale was read from a class's links."""
+    """One-sided p of standardised columns: Student's law, because the scale was estimated from a class's links."""
     _, position, count = np.unique(classes, return_inverse=True, return_counts=True)
     degrees = np.clip(SCALE_DEGREES * count, 3, MOST_DEGREES)[position]
     return np.asarray(sps.t.sf(z, degrees[rows, None]))
 
 
 def _cauchy(p: np.ndarray) -> np.ndarray:
-    """One p from several that depend on each other; NaN left out, NaN when there is none. (P, K) -> (P,)."""
-    there = np.isfinite(p)
-    bounded = np.clip(np.where(there, p, 0.5), 1e-300, 1 - 1e-12)
+    """One p from several dependent ones; without NaN, NaN if there are none. (P, K) -> (P,)."""
+    present = np.isfinite(p)
+    bounded = np.clip(np.where(present, p, 0.5), 1e-300, 1 - 1e-12)
     # tan(pi (1/2 - p)) is 1 / (pi p) for tiny p, where the tangent itself loses all digits.
     term = np.where(bounded < 1e-12, 1 / (np.pi * bounded), np.tan(np.pi * (0.5 - bounded)))
-    count = there.sum(axis=1)
-    mean = np.where(there, term, 0.0).sum(axis=1) / np.maximum(count, 1)
+    count = present.sum(axis=1)
+    mean = np.where(present, term, 0.0).sum(axis=1) / np.maximum(count, 1)
     combined = np.where(mean > 1e12, 1 / (np.pi * np.maximum(mean, 1)), 0.5 - np.arctan(mean) / np.pi)
     return np.where(count > 0, combined, np.nan)
 
 
 def _over_sizes(ratio: np.ndarray) -> np.ndarray:
-    """Largest log ratio of each link over sizes; -inf where there is none."""
+    """Largest log ratio of each link over sizes; -inf without any."""
     with np.errstate(invalid="ignore"):
         return np.where(np.isfinite(ratio), np.log(ratio), -np.inf).max(axis=1)
 
@@ -544,7 +546,7 @@ def _named(
 def _slow_ranks(
     pairs: Pairs, effect: np.ndarray, weight: np.ndarray, alpha: float, least: float
 ) -> list[Slow]:
-    """Ranks whose own effect sticks out among ranks, at all sizes or at some.
+    """Ranks whose own effect differs from that of other ranks, at all sizes or at some.
 
     effect : (2, N, S), as sender and as receiver. weight : (N, S), links behind it.
     """
@@ -558,10 +560,11 @@ def _slow_ranks(
         both = np.where(weight > 0, effect, np.nan)[:, known]
     columns = np.fmax(*(_columns(way[:, None, :], cuts) for way in both))
     columns = columns - _median_last(columns.T)
-    # Few ranks know their spread at a size badly, and better what the spreads of all sizes have in common.
+    # With few ranks, their spread at one size has a large error; the common part of the spreads of all sizes is better
+    # known.
     degrees = SCALE_DEGREES * len(names)
     spread, together = shrunk_errors(_robust_scale(columns), np.full(len(cuts), degrees))
-    # How well the median of a rank's links is known; the spread of ranks cannot be believed to be smaller.
+    # The precision of the median of a rank's links; the spread of ranks cannot be smaller than this.
     spread = np.maximum(spread, 2 * LEAST_ERROR)
     together = np.clip(np.minimum(together, degrees * len(pairs.size)), 3, MOST_DEGREES)
     p_each = sps.t.sf(columns / spread, together)
@@ -598,7 +601,7 @@ def _slow_ranks(
 
 
 def _widest(p_each: np.ndarray) -> int:
-    """Which set of sizes to name: the widest that is slow beyond doubt; else whichever says most."""
+    """The set of sizes to report: the widest one that is slow without doubt; otherwise the most significant one."""
     sure = np.flatnonzero(p_each <= SURE)
     return int(sure[0]) if len(sure) else int(np.nanargmin(p_each))
 
@@ -615,7 +618,7 @@ def _slow_sizes(row: np.ndarray, cuts: list[slice], at: int) -> slice:
 
 
 def _excuse(pairs: Pairs, fit: _Fit, ranks: list[Slow]) -> None:
-    """Takes a slow rank's factor out of its links in classes where it has too few of them to show there."""
+    """Remove a slow rank's factor from its links in classes in which it has too few of them to be visible."""
     factor = np.zeros((pairs.ranks, len(pairs.size)))
     for slow in ranks:
         factor[slow.src, np.isin(pairs.size, slow.sizes)] = np.log(slow.ratio)
@@ -626,10 +629,10 @@ def _excuse(pairs: Pairs, fit: _Fit, ranks: list[Slow]) -> None:
 
 
 def _by_cause(links: list[Slow], pairs: Pairs) -> tuple[list[Slow], list[Slow]]:
-    """Slow links that share a rank or host, put together: (ranks and hosts, the links that are left).
+    """Slow links that share a rank or host, combined: (ranks and hosts, the remaining links).
 
-    A rank, or a host of several, is the cause where LEAST_OF_CAUSE slow links or more end there, and they are half of
-    all slow links, or of its own.
+    A rank, or a host with several ranks, is the cause if LEAST_OF_CAUSE slow links or more end there, and if they are
+    half of all slow links, or half of its own links.
     """
     causes: list[Slow] = []
     left = list(links)
@@ -645,7 +648,7 @@ def _by_cause(links: list[Slow], pairs: Pairs) -> tuple[list[Slow], list[Slow]]:
                     ends.setdefault(str(host), []).append(one)
         for end, group in ends.items():
             half = 2 * len(group) >= len(left) or 2 * len(group) >= int(_ends_at(pairs, hosts, end).sum())
-            # Of a rank and its host with as many slow links, the rank: it says more.
+            # If a rank and its host have the same number of slow links, report the rank: it is more specific.
             candidate = (len(group), isinstance(end, int), end)
             if len(group) >= LEAST_OF_CAUSE and half and (best is None or candidate[:2] > best[:2]):
                 best = candidate
@@ -658,7 +661,7 @@ def _by_cause(links: list[Slow], pairs: Pairs) -> tuple[list[Slow], list[Slow]]:
 
 
 def _ends_at(pairs: Pairs, hosts: np.ndarray, end: int | str) -> np.ndarray:
-    """Which links have one end at this rank, or at this host and the other elsewhere. (P,) bool"""
+    """Links with one end at this rank, or with one end at this host and the other elsewhere. (P,) bool"""
     if isinstance(end, int):
         return np.asarray((pairs.src == end) | (pairs.dst == end))
     return np.asarray((hosts[pairs.src] == end) | (hosts[pairs.dst] == end))
@@ -685,7 +688,7 @@ def _cause(end: int | str, group: list[Slow], host: str, pairs: Pairs, hosts: np
 
 
 def _by_host(found: list[Slow], pairs: Pairs) -> list[Slow]:
-    """Ranks of one host put together when all of them, at least two, are slow."""
+    """Combine the ranks of one host if all of them, at least two, are slow."""
     out: list[Slow] = []
     slow_of: dict[str, list[Slow]] = {}
     for one in found:

@@ -1,10 +1,9 @@
-"""Models of a link: what a message of any size takes, fitted to what was measured, or assumed and held
-against it.
+"""Models of a link: the duration of a message of any size, fitted to measurements, or assumed and compared with them.
 
-Hockney's model is T(s) = alpha + s / bandwidth. MPIs change protocol with size (eager, rendezvous,
-pipelined), so the line may have several segments, each with an alpha and a beta of its own. LogGP's
-parameters follow where they can be known: half a round trip gives L + 2o and G, and many messages at once
-(all_to_all) give the gap g; L and o apart cannot be told from such data, and are not.
+Hockney's model is T(s) = alpha + s / bandwidth. MPIs change protocol with size (eager, rendezvous, pipelined), so the
+line may have several segments, each with its own alpha and beta. LogGP's parameters follow as far as they can be known:
+half a round trip gives L + 2o and G, and many messages at once (all_to_all) give the gap g. Such data cannot separate L
+and o, so they are not separated.
 
 Source: Hockney 1994, Parallel Computing 20, 389-398; Alexandrov, Ionescu, Schauser, Scheiman 1995, LogGP,
 SPAA 95.
@@ -29,10 +28,10 @@ from sonde.net.pairs import LEVEL_NAMES, centre, log_errors, pairs_of
 
 MOST_SEGMENTS = 3
 LEAST_POINTS = 3  # sizes in a segment
-MOST_SIZES = 400  # more are thinned before a fit
+MOST_SIZES = 400  # more sizes are thinned before a fit
 MOST_LEFT_OUT = 60  # sizes that are forecast from the others
 MOST_FINDINGS = 50
-UNKNOWN_LOG_ERROR = 0.05  # of a median without an interval
+UNKNOWN_LOG_ERROR = 0.05  # for a median without an interval
 
 
 @dataclass(frozen=True)
@@ -61,9 +60,9 @@ class Segment:
 class LinkModel:
     """A fitted model of one link or class.
 
-    scatter : relative sd of the measured medians about the lines. left_out : relative error of the forecast
-    of each size from the others (leave one out), (S,); NaN where the others do not suffice, and beyond
-    MOST_LEFT_OUT sizes, which are spread evenly. size, latency_s : what was fitted.
+    scatter : relative sd of the measured medians about the lines. left_out : relative error of the forecast of each
+    size from the others (leave one out), (S,); NaN if the others are not enough, and beyond MOST_LEFT_OUT sizes, which
+    are spread evenly. size, latency_s : the fitted data.
     """
 
     segments: tuple[Segment, ...]
@@ -73,7 +72,7 @@ class LinkModel:
     latency_s: np.ndarray
 
     def residuals(self) -> np.ndarray:
-        """Measured over fitted, less one, at every size that was fitted."""
+        """Measured over fitted, minus one, at every size of the fit."""
         fitted = np.array([self.segment(s).at(s) for s in self.size])
         return np.asarray(self.latency_s / fitted - 1)
 
@@ -90,26 +89,25 @@ class LinkModel:
 
     @property
     def worst_left_out(self) -> float:
-        """Largest relative error of a size forecast from the others; NaN where that cannot be known."""
+        """Largest relative error of a size that is forecast from the others; NaN if unknown."""
         known = self.left_out[np.isfinite(self.left_out)]
         return float(known.max()) if known.size else float("nan")
 
     def extrapolates(self, size: float) -> bool:
-        """Whether a size lies outside of those measured."""
+        """Whether a size is outside of the measured ones."""
         return not float(self.size.min()) <= size <= float(self.size.max())
 
     def segment(self, size: float) -> Segment:
-        """The line that speaks for a size; beyond both ends the first or last."""
+        """The line for a size; beyond both ends the first or last one."""
         for left, right in zip(self.segments, self.segments[1:]):
             if size < (left.end + right.begin) / 2:
                 return left
         return self.segments[-1]
 
     def predict(self, size: float, level: float = 0.95) -> tuple[float, float, float]:
-        """Forecast for a size: (value, low, high) in s, low and high a prediction interval for a link's
-        median.
+        """Forecast for a size: (value, low, high) in s, low and high a prediction interval for a link's median.
 
-        Beyond the sizes that were measured the interval holds only if the protocol stays the same there.
+        Beyond the measured sizes the interval holds only if the protocol stays the same there.
         """
         segment = self.segment(size)
         value = segment.at(size)
@@ -121,7 +119,7 @@ class LinkModel:
 
 
 def beyond(fitted: Sequence[LinkModel], sizes: Sequence[int]) -> Warning | None:
-    """Which of `sizes` (B) lie outside of what was measured, where a forecast only carries the last line on."""
+    """The warning about those of `sizes` (B) outside of the measured ones, where a forecast extends the last line."""
     out = [size for size in sizes if any(link.extrapolates(size) for link in fitted)]
     if not out:
         return None
@@ -130,14 +128,14 @@ def beyond(fitted: Sequence[LinkModel], sizes: Sequence[int]) -> Warning | None:
     names = ", ".join(format_size(size, exact=True) for size in out)
     return Warning(
         "net.extrapolated",
-        f"the forecast for {names} is an extrapolation: measured were {format_size(low, exact=True)} to "
+        f"the forecast for {names} is an extrapolation: the measured sizes are {format_size(low, exact=True)} to "
         f"{format_size(high, exact=True)}",
         "it holds only if the protocol stays the same there; measure such sizes with --sizes",
     )
 
 
 def fit(size: np.ndarray, latency: np.ndarray, error: np.ndarray | None = None) -> LinkModel:
-    """Fits lines to medians over sizes.
+    """Fit lines to medians over sizes.
 
     Parameters
     ----------
@@ -146,25 +144,24 @@ def fit(size: np.ndarray, latency: np.ndarray, error: np.ndarray | None = None) 
 
     Returns
     -------
-    LinkModel. The number of segments, at most three of at least three sizes each, is the one with the least
-    BIC; residuals are relative, so that small messages count as much as large ones. Slopes are not below
-    zero.
+    LinkModel. The number of segments, at most three of at least three sizes each, is the one with the smallest BIC;
+    residuals are relative, so that small messages count as much as large ones. Slopes are not below zero.
 
     Raises
     ------
     DataError  net.too_few_sizes: fewer than two sizes with data.
     """
-    there = np.isfinite(latency) & (latency > 0)
-    x, y = np.asarray(size, float)[there], np.asarray(latency, float)[there]
+    valid = np.isfinite(latency) & (latency > 0)
+    x, y = np.asarray(size, float)[valid], np.asarray(latency, float)[valid]
     if len(x) < 2:
         raise DataError(
             "net.too_few_sizes",
             f"a model over size needs two sizes with data, and there is {len(x)}",
             "measure more with --sizes, e.g. 8,1KiB,64KiB",
         )
-    e = np.full(len(x), LEAST_ERROR) if error is None else np.asarray(error, float)[there]
+    e = np.full(len(x), LEAST_ERROR) if error is None else np.asarray(error, float)[valid]
     e = np.where(np.isfinite(e), np.maximum(e, LEAST_ERROR), LEAST_ERROR)
-    place = np.flatnonzero(there)
+    place = np.flatnonzero(valid)
     if len(x) > MOST_SIZES:
         thin = np.unique(np.linspace(0, len(x) - 1, MOST_SIZES).round().astype(int))
         x, y, e, place = x[thin], y[thin], e[thin], place[thin]
@@ -180,7 +177,7 @@ def fit(size: np.ndarray, latency: np.ndarray, error: np.ndarray | None = None) 
 
 
 def _best(x: np.ndarray, y: np.ndarray, e: np.ndarray) -> tuple[tuple[Segment, ...], float]:
-    # Relative residuals with a floor: below it the medians themselves are not known.
+    # Relative residuals with a minimum: below it the medians themselves are unknown.
     floor = float(np.sum(np.square(e)))
     best: tuple[float, list[tuple[int, int]], float] | None = None
     for cuts, chi2 in _cuts(_costs(x, y)):
@@ -206,10 +203,10 @@ def _costs(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """
     n = len(x)
     x = x / max(float(np.max(x)), 1.0)
-    w = np.median(y) / y  # of any unit: a line's relative residuals do not know it
+    w = np.median(y) / y  # in any unit: a line's relative residuals do not depend on it
 
     def running(v: np.ndarray) -> np.ndarray:
-        # Summed from every start anew: differences of one running sum would cancel where delays differ much.
+        # Summed again from every start: differences of one running sum would cancel if delays differ much.
         return np.cumsum(np.triu(np.broadcast_to(v, (n, n))), axis=1)
 
     s, sx, sxx = (running(w**2 * x**k) for k in range(3))
@@ -228,7 +225,7 @@ def _cuts(cost: np.ndarray) -> list[tuple[list[tuple[int, int]], float]]:
     """The best cut of n sizes into one, two … MOST_SEGMENTS runs of at least LEAST_POINTS, with its cost."""
     n, m = cost.shape[0], LEAST_POINTS
     out = [([(0, n)], float(cost[0, n]))]
-    # reach[b]: least cost of [0, b) in the runs so far; back: where its last run begins.
+    # reach[b]: smallest cost of [0, b) in the runs so far; back: the begin of its last run.
     reach, back = cost[0].copy(), []
     reach[:m] = np.inf
     long = np.arange(n + 1)[None, :] - np.arange(n)[:, None] >= m
@@ -247,11 +244,11 @@ def _cuts(cost: np.ndarray) -> list[tuple[list[tuple[int, int]], float]]:
 
 
 def _line(x: np.ndarray, y: np.ndarray) -> tuple[float, float, float, np.ndarray]:
-    """Least squares of relative residuals: alpha, beta >= 0, sum of squares, covariance for a relative sd of
-    1.
-    """
+    """Least squares of relative residuals: alpha, beta >= 0, sum of squares, covariance for a relative sd of 1."""
     design = np.column_stack([1 / y, x / y])
-    scale = np.array([1.0, max(float(x.max()), 1.0)])  # or the normal matrix is singular in floating point
+    scale = np.array(
+        [1.0, max(float(x.max()), 1.0)]
+    )  # otherwise the normal matrix is singular in floating point
     inverse = np.linalg.pinv((design / scale).T @ (design / scale)) / np.outer(scale, scale)
     alpha, beta = inverse @ design.sum(axis=0)
     if beta < 0 or len(np.unique(x)) < 2:
@@ -264,9 +261,7 @@ def _line(x: np.ndarray, y: np.ndarray) -> tuple[float, float, float, np.ndarray
 
 
 def class_models(summary: xr.Dataset) -> list[LinkModel]:
-    """One model for each link class of a summary, from the class's median at every size; [] with too few
-    sizes.
-    """
+    """One model for each link class of a summary, from the class's median at every size; [] with too few sizes."""
     links = pairs_of(summary)
     if len(links) == 0:
         return []
@@ -275,7 +270,7 @@ def class_models(summary: xr.Dataset) -> list[LinkModel]:
     for k in range(label.max() + 1):
         rows = label == k
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # sizes that nobody measured are NaN, as wanted
+            warnings.simplefilter("ignore", RuntimeWarning)  # sizes without measurements are NaN, as intended
             middle = np.exp(np.nanmedian(links.log_latency[rows], axis=0))
             error = np.nanmedian(links.log_error[rows], axis=0) / np.sqrt(rows.sum())
         try:
@@ -293,10 +288,9 @@ def _labels(summary: xr.Dataset, src: np.ndarray, dst: np.ndarray) -> np.ndarray
 
 @dataclass(frozen=True)
 class LogGP:
-    """What half round trips, and all_to_all where there is one, tell of LogGP's parameters.
+    """LogGP's parameters as far as half round trips, and all_to_all if there is one, show them.
 
-    latency_overhead_s : L + 2o. gap_per_byte_s : G, s/B. gap_s : g at the smallest size; NaN without
-        all_to_all.
+    latency_overhead_s : L + 2o. gap_per_byte_s : G, s/B. gap_s : g at the smallest size; NaN without all_to_all.
     """
 
     latency_overhead_s: float
@@ -304,7 +298,7 @@ class LogGP:
     gap_s: float
 
     def at(self, size: float) -> float:
-        """What one message of a size takes, s: L + 2o + (size - 1) G; an empty one the same as one of 1 B."""
+        """The duration of one message of a size, s: L + 2o + (size - 1) G; an empty one takes as long as one of 1 B."""
         return self.latency_overhead_s + max(size - 1, 0.0) * self.gap_per_byte_s
 
 
@@ -332,7 +326,7 @@ _LEVEL_KEYS = ("name", "latency_s", "bandwidth_b_per_s")
 
 
 def expected(model: Mapping[str, Any], summary: xr.Dataset) -> np.ndarray:
-    """What an assumed model says each cell should take: (src, dst, size), s; NaN where it says nothing.
+    """The delay of each cell by an assumed model: (src, dst, size), s; NaN if the model does not cover it.
 
     Parameters
     ----------
@@ -347,13 +341,13 @@ def expected(model: Mapping[str, Any], summary: xr.Dataset) -> np.ndarray:
     """
     for key in model:
         if key not in _KEYS:
-            raise _bad_model(f"'{key}' is not known{nearest(key, _KEYS)}; there are: {', '.join(_KEYS)}")
+            raise _bad_model(f"unknown key '{key}'{nearest(key, _KEYS)}; keys: {', '.join(_KEYS)}")
     ranks, size = summary.sizes["src"], summary["size"].values.astype(float)
     out = np.full((ranks, ranks, len(size)), np.nan)
     if "matrix" in model:
         matrix = np.asarray(model["matrix"], float)
         if matrix.shape != (ranks, ranks):
-            raise _bad_model(f"the matrix is {'x'.join(map(str, matrix.shape))}, and there are {ranks} ranks")
+            raise _bad_model(f"the matrix is {'x'.join(map(str, matrix.shape))}, but there are {ranks} ranks")
         out[:] = matrix[..., None]
     levels = _levels(model.get("level", ()))
     if not levels and "matrix" not in model:
@@ -376,9 +370,9 @@ _OTHER_HOST = len(LEVEL_NAMES) - 1
 
 
 def _speaks(levels: Mapping[str, Any], level: int) -> str | None:
-    """Which level of an assumed model speaks for a pair: its own, else the next wider one on its host, else "any".
+    """The level of an assumed model for a pair: its own, else the next wider one on its host, else "any".
 
-    level: position in LEVEL_NAMES, -1 where not known. The network says nothing about what stays on a host.
+    level: position in LEVEL_NAMES, -1 if unknown. The network does not count for pairs on one host.
     """
     wider: tuple[str, ...] = ()
     if level >= 0:
@@ -387,7 +381,7 @@ def _speaks(levels: Mapping[str, Any], level: int) -> str | None:
 
 
 def stand_ins(model: Mapping[str, Any], summary: xr.Dataset) -> list[Warning]:
-    """Which levels an assumed model lacks, and which of its others were taken for them.
+    """Warnings about levels that an assumed model lacks, and about the levels that replace them.
 
     Raises
     ------
@@ -401,7 +395,7 @@ def stand_ins(model: Mapping[str, Any], summary: xr.Dataset) -> list[Warning]:
             out.append(
                 Warning(
                     "net.wider_level",
-                    f"the assumed model has no level '{LEVEL_NAMES[level]}': its links were held against "
+                    f"the assumed model has no level '{LEVEL_NAMES[level]}': its links were compared with "
                     f"'{used}'",
                     f'give it a [[level]] with name = "{LEVEL_NAMES[level]}"',
                 )
@@ -416,13 +410,11 @@ def _levels(rows: Sequence[Mapping[str, Any]]) -> dict[str, tuple[float, float]]
         for key in row:
             if key not in _LEVEL_KEYS:
                 raise _bad_model(
-                    f"'{key}' is no key of a level{nearest(key, _LEVEL_KEYS)}; there are: {', '.join(_LEVEL_KEYS)}"
+                    f"'{key}' is not a key of a level{nearest(key, _LEVEL_KEYS)}; keys: {', '.join(_LEVEL_KEYS)}"
                 )
         name = str(row.get("name", ""))
         if name not in known:
-            raise _bad_model(
-                f"there is no level '{name}'{nearest(name, known)}; there are: {', '.join(known)}"
-            )
+            raise _bad_model(f"there is no level '{name}'{nearest(name, known)}; levels: {', '.join(known)}")
         latency, bandwidth = row.get("latency_s"), row.get("bandwidth_b_per_s", float("inf"))
         if not isinstance(latency, int | float) or not latency > 0 or not bandwidth > 0:
             raise _bad_model(
@@ -436,7 +428,7 @@ def _bad_model(why: str) -> UsageError:
     return UsageError(
         "net.bad_model",
         f"the assumed model: {why}",
-        "see docs/reference/net-model.md for what it may hold",
+        "see docs/reference/net-model.md for its format",
     )
 
 
@@ -447,19 +439,18 @@ def violations(
     level: float = 0.05,
     dataset: str = "FILE",
 ) -> list[Finding]:
-    """Links that do not keep to an assumed model, worst first.
+    """Links that differ from an assumed model, worst first.
 
-    A cell breaks the model when it is slower or faster than expected by more than `tolerance` beyond doubt:
-    one-sided test of |log(median / expected)| against log(1 + tolerance), false-discovery level `level` over
-    all cells.
+    A cell breaks the model if it is significantly slower or faster than expected by more than `tolerance`: one-sided
+    test of |log(median / expected)| against log(1 + tolerance), false-discovery level `level` over all cells.
     """
     wanted, cells = expected(model, summary), centre(summary)
     both = np.isfinite(wanted) & np.isfinite(cells) & (cells > 0)
     if not both.any():
         raise DataError(
             "net.nothing_to_compare",
-            "the assumed model says nothing about any link that was measured",
-            "give it a level 'any', or measure with ranks bound to cores so that their places are known",
+            "the assumed model does not cover any measured link",
+            "add a level 'any', or measure with ranks bound to cores so that their places are known",
         )
     apart = np.log(cells[both] / wanted[both])
     known = log_errors(summary)[0][both]
@@ -479,7 +470,7 @@ def violations(
             Finding(
                 "net.model_violated",
                 f"link {a}→{b} takes {format_duration(float(cells[a, b, s]))} at {format_size(size, exact=True)}, "
-                f"{ratio:.2f} times the {format_duration(float(wanted[a, b, s]))} that the model says",
+                f"{ratio:.2f} times the {format_duration(float(wanted[a, b, s]))} of the model",
                 {"src": a, "dst": b, "size": size, "ratio": ratio, "q": float(q[a, b, s])},
                 typed("sonde", "net", "show", dataset, "--pair", f"{a},{b}"),
             )
@@ -488,6 +479,6 @@ def violations(
         rest = len(out) - MOST_FINDINGS
         out = [
             *out[:MOST_FINDINGS],
-            Finding("net.model_violated", f"{rest} more links break the model", {"more": rest}),
+            Finding("net.model_violated", f"{rest} more links differ from the model", {"more": rest}),
         ]
     return out

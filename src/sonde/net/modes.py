@@ -1,4 +1,4 @@
-"""What modes and kinds of sample there are; the table itself is native/net/mode_table.cpp."""
+"""The modes and the kinds of sample; the table itself is native/net/mode_table.cpp."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from sonde.core.errors import UsageError, nearest
 class Mode:
     """One way of exchanging messages.
 
-    pattern: "pairs" (several at once where harmless), "one_pair" (others make noise), "everyone", "rooted".
-    value: what a sample is unless asked otherwise. by_receiver: who takes the samples of (src, dst).
+    pattern: "pairs" (several at once if harmless), "one_pair" (others make noise), "everyone", "rooted".
+    value: the default meaning of a sample. by_receiver: whether the receiver takes the samples of (src, dst).
     value_choice: whether --value may ask for another kind.
     """
 
@@ -25,7 +25,7 @@ class Mode:
     value_choice: bool
 
     def sample(self, value: str | None) -> tuple[str, str]:
-        """What a sample is and who takes it ("src" or "dst"), when `value` was asked for."""
+        """The meaning of a sample and the rank that takes it ("src" or "dst") for a given `value`."""
         kind = value if value and self.value_choice else self.value
         return kind, "dst" if self.by_receiver or kind in ("one_way", "recv_duration") else "src"
 
@@ -36,19 +36,19 @@ VALUES = {
     "recv_duration": "time the receiver stood in MPI_Recv, as clustbench records",
     "completion": "time from the start of the exchange to this message's completion",
 }
-CHOICES = ("rtt_half", "one_way", "recv_duration")  # what --value takes
+CHOICES = ("rtt_half", "one_way", "recv_duration")  # the values of --value
 
 
 @cache
 def modes() -> dict[str, Mode]:
-    """Every mode by name, in the order help shows them."""
+    """Every mode by name, in the order of the help."""
     from sonde import _core
 
     return {row["name"]: Mode(**row) for row in _core.net_modes()}
 
 
 def read_modes(text: str) -> tuple[Mode, ...]:
-    """The modes of a comma-separated list; "all" is every one.
+    """The modes of a comma-separated list; "all" means every one.
 
     Raises
     ------
@@ -62,8 +62,8 @@ def read_modes(text: str) -> tuple[Mode, ...]:
         if name not in known:
             raise UsageError(
                 "net.unknown_mode",
-                f"there is no mode '{name}'{nearest(name, list(known))}; there are: {', '.join(known)}",
-                "sonde net modes tells what each does",
+                f"there is no mode '{name}'{nearest(name, list(known))}; modes: {', '.join(known)}",
+                "sonde net modes describes each",
             )
         if names.count(name) > 1:
             raise UsageError("net.mode_twice", f"mode '{name}' is given twice", "give each mode once")

@@ -1,7 +1,7 @@
-"""Pairs of ranks as rows: the shape in which links are clustered, modelled and tested.
+"""Pairs of ranks as rows: the form in which links are clustered, modelled and tested.
 
-A summary holds medians as (src, dst, size). Where a sample is half a round trip, src→dst and dst→src are the
-same road measured twice, and one row stands for both; where it is one way they are two rows.
+A summary contains medians as (src, dst, size). If a sample is half a round trip, src→dst and dst→src are the same path
+measured twice, and one row represents both; if it is one-way, they are two rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LEVEL_NAMES = ("same core", "same L3", "same NUMA node", "same package", "same h
 
 # A rank's effect needs this many links; with fewer it is 0.
 LEAST_LINKS_OF_RANK = 3
-# Below this many ranks a slow rank cannot be told from others.
+# With fewer ranks than this a slow rank cannot be distinguished from others.
 LEAST_RANKS = 4
 
 
@@ -33,14 +33,14 @@ class Pairs:
 
     src, dst : (P,) int; directed False means that both directions are in the row and src < dst
     size : (S,) int, B
-    log_latency : (P, S), natural log of the median in s; NaN where not measured
-    log_error : (P, S), standard error of log_latency from what differs between epochs; NaN where not known
-    degrees : (P, S), degrees of freedom behind log_error; 0 where not known
-    ways : (P, W, S), log of the medians of each direction in the row, W = 1 or 2; NaN where not measured
-    low : (P, W, S), log of the 5 % quantiles, which slow spells hardly move; NaN where not known
+    log_latency : (P, S), natural log of the median in s; NaN if not measured
+    log_error : (P, S), standard error of log_latency from the differences between epochs; NaN if unknown
+    degrees : (P, S), degrees of freedom behind log_error; 0 if unknown
+    ways : (P, W, S), log of the medians of each direction in the row, W = 1 or 2; NaN if not measured
+    low : (P, W, S), log of the 5 % quantiles, which slow spells hardly change; NaN if unknown
     ranks : number of ranks
-    level : (P,) int, position in LEVEL_NAMES; -1 where the topology is not known
-    host : (N,) str, "" where not known
+    level : (P,) int, position in LEVEL_NAMES; -1 if the topology is unknown
+    host : (N,) str, "" if unknown
     """
 
     src: np.ndarray
@@ -105,7 +105,7 @@ def pairs_of(summary: xr.Dataset) -> Pairs:
     Parameters
     ----------
     summary : median(src, dst, size), s; optional median_low, median_high, epochs, and host, core, l3, numa,
-              package over rank. Attribute `value` says what a sample is; "rtt_half" makes rows undirected.
+              package over rank. Attribute `value` is the meaning of a sample; "rtt_half" makes rows undirected.
 
     Returns
     -------
@@ -124,13 +124,13 @@ def pairs_of(summary: xr.Dataset) -> Pairs:
     log_latency = np.log(positive)
     log_error, degrees = log_errors(summary)
     log_error = np.sqrt(log_error**2 + (np.nan_to_num(unsure) / positive) ** 2)
-    # The 5 % quantile; of files that have no quantiles, the smallest.
+    # The 5 % quantile; for files without quantiles, the smallest delay.
     lower = next((name for name in ("q05", "min") if name in summary), None)
     low = _cells(summary, lower) - shift if lower else np.full(median.shape, np.nan)
     log_low = np.log(np.where(low > 0, low, np.nan))
     directed = summary.attrs.get("value", "rtt_half") != "rtt_half"
-    there = ~np.isnan(log_latency).all(axis=2)
-    src, dst = np.nonzero(there if directed else np.triu(there | there.T))
+    measured = ~np.isnan(log_latency).all(axis=2)
+    src, dst = np.nonzero(measured if directed else np.triu(measured | measured.T))
     forth, back = (src, dst), (dst, src)
     roads = (forth,) if directed else (forth, back)
 
@@ -147,8 +147,8 @@ def pairs_of(summary: xr.Dataset) -> Pairs:
 def clock_shift(summary: xr.Dataset, median: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The part of one-way delays that errors of clocks can explain.
 
-    A clock that is off adds to one direction what it takes from the other: the mean of both is free of it. Of their
-    difference counts only what exceeds the error of both clocks.
+    A clock error adds to one direction what it takes from the other: the mean of both is free of it. Only the part of
+    their difference that exceeds the error of both clocks counts.
 
     Parameters
     ----------
@@ -157,8 +157,8 @@ def clock_shift(summary: xr.Dataset, median: np.ndarray) -> tuple[np.ndarray, np
 
     Returns
     -------
-    (shift, unsure), each (N, N, S), s. unsure: the error of both clocks where only one direction was measured, which
-    nothing can be subtracted; else 0. All 0 for what is not one way, and where no clock's error is known.
+    (shift, unsure), each (N, N, S), s. unsure: the error of both clocks if only one direction was measured, so that
+    nothing can be subtracted; otherwise 0. All 0 if delays are not one-way, or if no clock error is known.
     """
     none = np.zeros(median.shape)
     if summary.attrs.get("value") != "one_way" or "clock_error" not in summary:
@@ -171,12 +171,11 @@ def clock_shift(summary: xr.Dataset, median: np.ndarray) -> tuple[np.ndarray, np
 
 
 def centre(summary: xr.Dataset) -> np.ndarray:
-    """The delay of every cell: (src, dst, size), s. Medians; in a file without medians means, or smallest
-    delays.
+    """The delay of every cell: (src, dst, size), s. Medians; in a file without medians means, or smallest delays.
 
     Raises
     ------
-    DataError  net.no_median: there is none of them over src, dst, size.
+    DataError  net.no_median: the summary has none of them over src, dst, size.
     """
     for name in ("median", "mean", "min"):
         if name in summary and set(summary[name].dims) == {"src", "dst", "size"}:
@@ -184,7 +183,7 @@ def centre(summary: xr.Dataset) -> np.ndarray:
     raise DataError(
         "net.no_median",
         "the summary has none of median, mean, min over (src, dst, size)",
-        "is this a dataset of `sonde net`? look with: sonde data validate FILE",
+        "is this a dataset of `sonde net`? check it with: sonde data validate FILE",
     )
 
 
@@ -193,7 +192,7 @@ def log_errors(summary: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
 
     Returns
     -------
-    (errors, degrees), each (N, N, S); NaN and 0 where there is no interval.
+    (errors, degrees), each (N, N, S); NaN and 0 without an interval.
 
     With fewer than 6 epochs the interval is Student's (core/stats: epoch_median_ci), with more a sign-test's.
     """
@@ -203,7 +202,7 @@ def log_errors(summary: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
     low, high = _cells(summary, "median_low"), _cells(summary, "median_high")
     epochs = np.nan_to_num(_cells(summary, "epochs"))
     known = (low > 0) & (high >= low) & (epochs >= 2)
-    # Two order statistics know a spread about a third as well as all epochs together would.
+    # Two order statistics estimate a spread about a third as precisely as all epochs together.
     degrees = np.where(known, np.where(epochs < 6, epochs - 1, np.maximum((epochs - 1) / 3, 1)), 0.0)
     student = sps.t.ppf(0.975, np.clip(np.arange(6) - 1, 1, None))
     half_width = np.where(epochs < 6, student[np.clip(epochs, 0, 5).astype(int)], sps.norm.ppf(0.975))
@@ -213,11 +212,10 @@ def log_errors(summary: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
 
 
 def pair_levels(summary: xr.Dataset) -> np.ndarray:
-    """The topological class of each ordered pair: (N, N) int, position in LEVEL_NAMES; -1 where not known.
+    """The topological class of each ordered pair: (N, N) int, position in LEVEL_NAMES; -1 if unknown.
 
-    Two ranks on different hosts are "other host" whatever else is known. Without a host list every rank
-    counts as being on one host only if some finer place is known. Places that are not known (-1) are shared
-    by nobody.
+    Two ranks on different hosts are "other host" whatever else is known. Without a host list, ranks count as being on
+    one host only if some finer place is known. Unknown places (-1) are shared by no ranks.
     """
     ranks = summary.sizes["src"]
     unknown = np.full((ranks, ranks), -1)
@@ -240,16 +238,15 @@ def pair_levels(summary: xr.Dataset) -> np.ndarray:
 
 
 def shrunk_errors(error: np.ndarray, degrees: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Standard errors drawn towards what they have in common, so that a lucky small one does not make a
-    finding.
+    """Standard errors shrunk towards their common value, so that a small one by luck does not make a finding.
 
     Parameters
     ----------
-    error, degrees : (P,) or (P, S), of one kind of link; NaN or 0 where not known
+    error, degrees : (P,) or (P, S), of one kind of link; NaN or 0 if unknown
 
     Returns
     -------
-    (errors, degrees), same shape, none of them NaN; all NaN and 0 when no error is known.
+    (errors, degrees), same shape, without NaN; all NaN and 0 if no error is known.
 
     Source: empirical Bayes variances with a scaled inverse chi-square prior fitted by moments of log
     variances, Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004, article 3, section
@@ -279,12 +276,12 @@ def _cells(summary: xr.Dataset, name: str) -> np.ndarray:
 
 
 def _mean_way(y: np.ndarray, e: np.ndarray, d: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean over directions, (P, W, S) each; one alone where the other is missing."""
-    there = np.isfinite(y)
-    count = np.maximum(there.sum(axis=1), 1)
-    mean = np.where(there.any(axis=1), np.where(there, y, 0).sum(axis=1) / count, np.nan)
-    error = np.where(there.any(axis=1), np.sqrt(np.where(there, e**2, 0.0).sum(axis=1)) / count, np.nan)
-    return mean, error, np.where(there & np.isfinite(e), d, 0.0).sum(axis=1)
+    """Mean over directions, (P, W, S) each; a single direction if the other is missing."""
+    present = np.isfinite(y)
+    count = np.maximum(present.sum(axis=1), 1)
+    mean = np.where(present.any(axis=1), np.where(present, y, 0).sum(axis=1) / count, np.nan)
+    error = np.where(present.any(axis=1), np.sqrt(np.where(present, e**2, 0.0).sum(axis=1)) / count, np.nan)
+    return mean, error, np.where(present & np.isfinite(e), d, 0.0).sum(axis=1)
 
 
 def _trigamma_inverse(y: float) -> float:

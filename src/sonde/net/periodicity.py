@@ -1,8 +1,7 @@
 """Cycles, homogeneity and periodic outliers of a series of delays, each with its significance.
 
-Delays have red spectra: they sit in regimes. A cycle must therefore stand above a background fitted to the
-series' own spectrum (white noise plus a Lorentzian, which is what regimes give), and every frequency tried is
-paid for.
+Delays have red spectra, because they come in regimes. A cycle must therefore exceed a background fitted to the series'
+own spectrum (white noise plus a Lorentzian, the spectrum of regimes), and p is corrected for every frequency tried.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ from scipy import stats as sps
 
 from sonde.core import stats
 
-# A cycle must be seen at least so many times: fewer is a drift.
+# A cycle must be seen at least this number of times: fewer repetitions are a drift.
 LEAST_CYCLES = 3
-# Fewer values than this say nothing about cycles.
+# Fewer values than this show nothing about cycles.
 LEAST_VALUES = 24
-# Fewer bursts, or shorter ones, say nothing about cycles within them.
+# Fewer bursts, or shorter ones, show nothing about cycles within them.
 LEAST_BURSTS, LEAST_BURST = 4, 16
 LEAST_WINDOWS = 8
-# More windows than this are compared in groups of neighbours: every one is compared with every other.
+# More windows than this are compared in groups of neighbours, because each is compared with each other.
 MOST_WINDOWS = 512
-# A spectrum's background is fitted to so many ordinates one by one, to those above them in groups.
+# A spectrum's background is fitted to this number of single ordinates; those above them are grouped.
 SINGLE_ORDINATES = 4096
 GROUPED_ORDINATES = 1024
-# An outlier lies this many robust sd above what is usual about it.
+# An outlier is this number of robust sd above the usual value around it.
 OUTLIER_SD = 6.0
 LEAST_OUTLIERS = 6
 OUTLIER_BINS = 1 << 17
@@ -38,9 +37,9 @@ OUTLIER_BINS = 1 << 17
 class Cycle:
     """The strongest cycle of a series.
 
-    p : probability that noise with the same background shows one as strong at any frequency tried; NaN where
-        the series is too short. period : unit of the times given (samples where none were); NaN where p is.
-    share : of the variance that lies in it
+    p : probability that noise with the same background shows such a strong cycle at any tried frequency; NaN if the
+    series is too short. period : unit of the given times (samples without times); NaN where p is.
+    share : the part of the variance in the cycle
     """
 
     p: float
@@ -53,7 +52,7 @@ class Homogeneity:
     """Whether successive windows of a series are alike.
 
     level_p : of windows whose means come in any order; shape_p : the same for their spectra without the mean.
-    p : both together (twice the smaller, at most 1). windows : how many. NaN where there are too few.
+    p : both together (twice the smaller, at most 1). windows : their number. NaN if there are too few.
     """
 
     p: float
@@ -64,12 +63,12 @@ class Homogeneity:
 
 @dataclass(frozen=True)
 class Outliers:
-    """Outliers of a series and the period in them, if any.
+    """Outliers of a series and their period, if there is one.
 
     index : (m,) samples that are outliers; neighbours count as one event in the test. share : of all samples.
-    p : of the period, NaN with fewer than LEAST_OUTLIERS events. period, phase : unit of the times given, NaN
-    unless p is below the level asked for. in_phase : share of events that keep the period, beyond chance.
-    least_period : shorter periods were not looked for.
+    p : of the period, NaN with fewer than LEAST_OUTLIERS events. period, phase : unit of the given times, NaN unless p
+    is below the requested level. in_phase : share of events in phase with the period, beyond chance.
+    least_period : shorter periods were not searched.
     """
 
     index: np.ndarray
@@ -85,11 +84,11 @@ NO_CYCLE = Cycle(float("nan"), float("nan"), float("nan"))
 
 
 def cyclicity(x: np.ndarray, t: np.ndarray | None = None) -> Cycle:
-    """Looks for a cycle in a series, evenly sampled or not.
+    """Search a cycle in a series, evenly sampled or not.
 
     Parameters
     ----------
-    x : (n,) delays or medians of epochs; only their ranks matter, so outliers make no cycle
+    x : (n,) delays or medians of epochs; only their ranks matter, so outliers do not create a cycle
     t : (n,) times; None for evenly spaced samples
 
     Returns
@@ -110,7 +109,7 @@ def cyclicity(x: np.ndarray, t: np.ndarray | None = None) -> Cycle:
     span = float(np.ptp(t))
     if span <= 0:
         return NO_CYCLE
-    # Up to what n evenly spaced values would show, four points for each independent frequency.
+    # Up to the highest frequency of n evenly spaced values, four points for each independent frequency.
     oversampling = 4
     frequency = np.arange(oversampling, oversampling * (n // 2) + 1) / (oversampling * span)
     share = _sine_share(t - t.min(), scores, oversampling * span, frequency.size + oversampling)[
@@ -119,13 +118,13 @@ def cyclicity(x: np.ndarray, t: np.ndarray | None = None) -> Cycle:
     # For white noise the share of variance in a fitted sine is beta distributed; this makes it exponential.
     power = -(n - 3) / 2 * np.log1p(-np.clip(share, 0, 1 - 1e-12))
     allowed = frequency >= LEAST_CYCLES / span
-    # A grid finer than the independent frequencies finds somewhat higher maxima than they would alone.
+    # A grid finer than the independent frequencies finds slightly higher maxima than these alone.
     tried = 2.0 * (n // 2 - LEAST_CYCLES + 1)
     return _strongest(power, frequency, allowed, oversampling, tried)
 
 
 def burst_cyclicity(bursts: np.ndarray) -> Cycle:
-    """Looks for a cycle within bursts: their spectra are averaged, what differs between bursts is left out.
+    """Search a cycle within bursts: their spectra are averaged, differences between bursts are left out.
 
     Parameters
     ----------
@@ -147,7 +146,7 @@ def burst_cyclicity(bursts: np.ndarray) -> Cycle:
 
 
 def homogeneity(windows: np.ndarray, seed: int = 0, permutations: int = 499) -> Homogeneity:
-    """Tests whether the order of windows matters, that is whether neighbours are more alike than strangers.
+    """Test whether the order of windows matters, that is, whether neighbours are more alike than other windows.
 
     Parameters
     ----------
@@ -156,8 +155,8 @@ def homogeneity(windows: np.ndarray, seed: int = 0, permutations: int = 499) -> 
 
     Returns
     -------
-    Homogeneity; NaN with fewer than LEAST_WINDOWS windows or windows of fewer than 8 samples. More than
-    MOST_WINDOWS are put together in groups of neighbours, which then are what is compared and counted.
+    Homogeneity; NaN with fewer than LEAST_WINDOWS windows or windows of fewer than 8 samples. More than MOST_WINDOWS
+    windows are combined into groups of neighbours, which are then compared and counted.
     """
     count, width = windows.shape
     if count < LEAST_WINDOWS or width < 8:
@@ -168,9 +167,9 @@ def homogeneity(windows: np.ndarray, seed: int = 0, permutations: int = 499) -> 
     shape = np.stack([stats.cumulative_spectrum(row) for row in power])
     if count > MOST_WINDOWS:
         begin = np.linspace(0, count, MOST_WINDOWS, endpoint=False).astype(int)
-        held = np.diff(np.append(begin, count))
-        level = np.add.reduceat(level, begin) / held
-        shape = np.add.reduceat(shape, begin) / held[:, None]
+        sizes = np.diff(np.append(begin, count))
+        level = np.add.reduceat(level, begin) / sizes
+        shape = np.add.reduceat(shape, begin) / sizes[:, None]
         count = MOST_WINDOWS
     rng = np.random.default_rng(seed)
     orders = np.stack([rng.permutation(count) for _ in range(permutations)])
@@ -180,10 +179,10 @@ def homogeneity(windows: np.ndarray, seed: int = 0, permutations: int = 499) -> 
 
 
 def outliers_of(x: np.ndarray, epoch: np.ndarray) -> np.ndarray:
-    """Samples far above what is usual in their epoch: (n,) bool.
+    """Samples far above the usual value of their epoch: (n,) bool.
 
-    Usual is the median of the epoch, or of a stretch of 51 samples where there is one epoch; the spread is
-    that of the whole series about it, so that a regime is no outlier.
+    The usual value is the median of the epoch, or of a stretch of 51 samples if there is one epoch; the spread is that
+    of the whole series about it, so that a regime is not an outlier.
     """
     if len(x) < 8 or not (x > 0).all():
         return np.zeros(len(x), bool)
@@ -194,7 +193,7 @@ def outliers_of(x: np.ndarray, epoch: np.ndarray) -> np.ndarray:
     else:
         rest = y - ndimage.median_filter(y, size=min(51, len(y) // 2 * 2 - 1), mode="nearest")
     spread = 1.4826 * float(np.median(np.abs(rest)))
-    # Where most delays are equal, as with a coarse clock, the MAD is 0.
+    # If most delays are equal, as with a coarse clock, the MAD is 0.
     spread = max(spread, float(np.quantile(np.abs(rest), 0.8)) / 1.2816, 1e-3)
     return np.asarray(rest > OUTLIER_SD * spread)
 
@@ -202,18 +201,18 @@ def outliers_of(x: np.ndarray, epoch: np.ndarray) -> np.ndarray:
 def periodic_outliers(
     x: np.ndarray, epoch: np.ndarray, t: np.ndarray | None = None, level: float = 0.01
 ) -> Outliers:
-    """Finds outliers and asks whether they come at regular times.
+    """Find outliers and test whether they come at regular times.
 
     Parameters
     ----------
     x : (n,) delays; epoch : (n,) int; t : (n,) times of samples, None to count samples
-    level : of p below which period, phase and in_phase are told
+    level : the p below which period, phase and in_phase are reported
 
     Returns
     -------
-    Outliers. Samples are taken at times of their own, in bursts, which has periods, too, and some bursts have
-    more outliers than others: what is tested is the outliers' spectrum less what as many samples of each
-    epoch, picked at random, would show.
+    Outliers. Samples are taken at their own times, in bursts, which also have periods, and some bursts have more
+    outliers than others. The test therefore uses the outliers' spectrum minus the spectrum of an equal number of random
+    samples of each epoch.
 
     Source: Rayleigh's test on phases; expectation over random picks by subtracting the scaled spectrum of all
     times.
@@ -242,16 +241,16 @@ def periodic_outliers(
         return np.asarray(fft.rfft(counted, length))
 
     m = len(event)
-    _, position, held = np.unique(epoch, return_inverse=True, return_counts=True)
-    expected = np.bincount(position[index[first]], minlength=len(held)) / held
+    _, position, sizes = np.unique(epoch, return_inverse=True, return_counts=True)
+    expected = np.bincount(position[index[first]], minlength=len(sizes)) / sizes
     surplus = spectrum(event, np.ones(m)) - spectrum(when, expected[position])
-    power = np.abs(surplus) ** 2 / max(float((held * expected * (1 - expected)).sum()), 1e-9)
+    power = np.abs(surplus) ** 2 / max(float((sizes * expected * (1 - expected)).sum()), 1e-9)
     frequency = np.arange(len(power)) / (length * step)
     highest = 0.5 if t is None and step == 1 else 0.25 / step
     allowed = (frequency >= LEAST_CYCLES / span) & (frequency <= highest)
     if not allowed.any():
         return none
-    # Outliers that come in bunches raise all low frequencies alike: that is no period.
+    # Outliers in bunches raise all low frequencies alike: that is not a period.
     around = ndimage.median_filter(power, size=min(101, len(power) // 2 * 2 - 1), mode="nearest") / np.log(2)
     ratio = np.where(allowed, power / np.maximum(around, 1.0), 0.0)
     tried = 2.0 * span * (frequency[allowed][-1] - frequency[allowed][0]) + 1
@@ -259,7 +258,7 @@ def periodic_outliers(
     if p > level:
         return Outliers(index, len(index) / n, p, nan, nan, nan, 1 / float(highest))
     best, turns = _tuned(event - start, float(frequency[int(ratio.argmax())]), span)
-    # A strict period shows at all its multiples alike: the longest that explains as much is the period.
+    # A strict period appears at all its multiples alike: the longest one that explains as much is the period.
     for part in (2, 3, 4, 5):
         slower, its_turns = _tuned(event - start, best / part, span)
         if slower >= LEAST_CYCLES / span and abs(its_turns) >= 0.8 * abs(turns):
@@ -286,7 +285,7 @@ def _tuned(event: np.ndarray, near: float, span: float) -> tuple[float, complex]
 
 
 def _normal_scores(x: np.ndarray) -> np.ndarray:
-    """Ranks as normal quantiles, mean 0 and sd 1: the law of delays does not matter any more."""
+    """Ranks as normal quantiles, mean 0 and sd 1: the law of delays no longer matters."""
     scores = special.ndtri((sps.rankdata(x) - 0.5) / len(x))
     return np.asarray((scores - scores.mean()) / max(scores.std(), 1e-12))
 
@@ -299,7 +298,7 @@ def _strongest(
     tried: float,
     averaged: int = 1,
 ) -> Cycle:
-    """The highest of power over background among the allowed frequencies."""
+    """The highest ratio of power to background among the allowed frequencies."""
     if allowed.sum() < 4:
         return NO_CYCLE
     ratio = power / _background(power, frequency, oversampling, averaged)
@@ -338,9 +337,9 @@ def _sine_share(t: np.ndarray, y: np.ndarray, period: float, count: int) -> np.n
     -------
     (count,) float; meaningless at frequency 0.
 
-    The sums over sines are Fourier transforms of the samples spread over an even grid, as every sample against
-    every frequency takes minutes for ten thousand epochs. Cubic B-splines on a grid four times as fine as
-    needed are right to 1 % at the highest frequency and far better below it.
+    The sums over sines are Fourier transforms of the samples spread over an even grid, because every sample against
+    every frequency takes minutes for ten thousand epochs. Cubic B-splines on a grid four times finer than needed are
+    correct to 1 % at the highest frequency and far better below it.
     Source: Zechmeister & Kuerster 2009, equations 4 to 15; Greengard & Lee, SIAM Review 46, 2004, 443-454.
     """
     length = fft.next_fast_len(8 * count, real=True)
@@ -366,7 +365,7 @@ def _sine_share(t: np.ndarray, y: np.ndarray, period: float, count: int) -> np.n
     return np.asarray(explained / np.maximum((cc * ss - cs**2) * np.mean(y**2), 1e-12))
 
 
-# What is white in a background, and at which share of the highest frequency its Lorentzian has its corner.
+# The white part of a background, and the corner of its Lorentzian as a share of the highest frequency.
 _WHITE = (1.0, 0.6, 0.3, 0.15, 0.07, 0.03, 0.01, 0.003, 0.001, 0.0)
 _CORNERS = 14
 
@@ -381,15 +380,14 @@ def _shape(frequency: np.ndarray, white: float, corner: float, even: bool) -> np
 def _shapes(
     count: int, lowest: float, highest: float, even: bool
 ) -> tuple[np.ndarray, np.ndarray, list[tuple[float, float]]]:
-    """Where groups of ordinates begin, (groups,); shapes at their middles, (shapes, groups); (white, corner)."""
+    """The begin of each group of ordinates, (groups,); shapes at their middles, (shapes, groups); (white, corner)."""
     begin = np.arange(count)
     if count > SINGLE_ORDINATES:
         grouped = np.geomspace(SINGLE_ORDINATES, count, GROUPED_ORDINATES, endpoint=False)
         begin = np.unique(np.concatenate([begin[:SINGLE_ORDINATES], grouped.astype(int)]))
     step = (highest - lowest) / max(count - 1, 1)
     frequency = lowest + step * (begin + np.append(begin[1:], count) - 1) / 2
-    # Evenly spaced samples fold what lies above half their rate: an autoregression's spectrum, not a
-    # Lorentzian.
+    # Evenly spaced samples fold frequencies above half their rate: an autoregression's spectrum, not a Lorentzian.
     ends = np.array([lowest, highest])
     steep = np.sin(np.pi * ends) if even else ends
     corners = np.geomspace(steep[0] / 3, steep[1], _CORNERS)
@@ -398,29 +396,27 @@ def _shapes(
 
 
 def _background(power: np.ndarray, frequency: np.ndarray, oversampling: int, averaged: int) -> np.ndarray:
-    """The likeliest smooth spectrum under the ordinates, by Whittle's likelihood; the highest one does not
-    count.
-    """
+    """The most likely smooth spectrum under the ordinates, by Whittle's likelihood, without the highest one."""
     even = oversampling == 1
     begin, shapes, kinds = _shapes(len(power), float(frequency[0]), float(frequency[-1]), even)
-    held = np.diff(np.append(begin, len(power)))
-    ratio = np.maximum(np.add.reduceat(power, begin) / held, 1e-12) / shapes
+    sizes = np.diff(np.append(begin, len(power)))
+    ratio = np.maximum(np.add.reduceat(power, begin) / sizes, 1e-12) / shapes
     peak = ratio.argmax(axis=1)
     column = np.arange(len(begin))
-    kept = np.where(np.abs(column[None, :] - peak[:, None]) > oversampling - 1, held, 0)
+    weights = np.where(np.abs(column[None, :] - peak[:, None]) > oversampling - 1, sizes, 0)
     m = max(len(power) / oversampling, 2.0)
-    # Without its highest value the mean of m exponentials is too small by this much.
+    # Without its highest value the mean of m exponentials is too small by this amount.
     lacking = max((m - np.log(m) - 0.5772) / (m - 1), 0.2) if averaged == 1 else 1.0
-    scale = (kept * ratio).sum(axis=1) / kept.sum(axis=1) / lacking
-    loglik = -((kept * np.log(shapes)).sum(axis=1) + kept.sum(axis=1) * np.log(scale))
-    # White noise unless red noise is likelier by what two more parameters are worth.
+    scale = (weights * ratio).sum(axis=1) / weights.sum(axis=1) / lacking
+    loglik = -((weights * np.log(shapes)).sum(axis=1) + weights.sum(axis=1) * np.log(scale))
+    # White noise, unless red noise is more likely by the value of two more parameters.
     loglik[1:] -= 2.0 * oversampling / averaged
     best = int(loglik.argmax())
     return scale[best] * _shape(frequency, *kinds[best], even)
 
 
 def _order_p(distance: np.ndarray, orders: np.ndarray) -> float:
-    """p of neighbours this close, against random orders."""
+    """p of neighbours this close, compared with random orders."""
     seen = distance[np.arange(len(distance) - 1), np.arange(1, len(distance))].sum()
     drawn = distance[orders[:, :-1], orders[:, 1:]].sum(axis=1)
     return float((1 + (drawn <= seen + 1e-12).sum()) / (1 + len(orders)))

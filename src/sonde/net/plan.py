@@ -1,4 +1,4 @@
-"""What a run of sonde-net is to do, before anything is started. Pure: from options to a command line."""
+"""The plan of a run of sonde-net, before anything is started. Pure: from options to a command line."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ PAIRINGS = ("auto", "parallel", "serial")
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that decides what is measured, in which order, and when it is enough.
+    """The settings that decide what is measured, in which order, and when it is enough.
 
-    sizes: B. pairs: unordered pairs of ranks, empty for all. gap_s: least time between the beginnings of two
-    epochs. burst_s: what one burst may take; it bounds its samples for slow messages. cap: samples a cell at
-    most. inject_*: errors put in on purpose, for tests; a dataset made with them says so.
+    sizes: B. pairs: unordered pairs of ranks, empty for all. gap_s: shortest time between the beginnings of two epochs.
+    burst_s: longest time of one burst; it limits its samples for slow messages. cap: largest number of samples per
+    cell. inject_*: errors added on purpose, for tests; a dataset made with them records this.
     """
 
     modes: tuple[Mode, ...]
@@ -39,7 +39,7 @@ class Plan:
     forward: bool = False
     inject_clock: str = ""
     inject_slow: str = ""
-    labels: dict[str, Any] = field(default_factory=dict)  # root attributes besides
+    labels: dict[str, Any] = field(default_factory=dict)  # further root attributes
 
     def __post_init__(self) -> None:
         if self.ntasks < 2:
@@ -60,13 +60,13 @@ class Plan:
             if not (0 <= a < self.ntasks and 0 <= b < self.ntasks and a != b):
                 raise UsageError(
                     "net.bad_pair",
-                    f"pair {a}-{b} is not one of two of the {self.ntasks} ranks (0 to {self.ntasks - 1})",
+                    f"pair {a}-{b} is not a pair of two of the {self.ntasks} ranks (0 to {self.ntasks - 1})",
                     "give pairs as 0-1,2-5",
                 )
 
     @property
     def samples(self) -> dict[str, tuple[str, str]]:
-        """Per mode: what a sample is, and who takes it."""
+        """Per mode: the meaning of a sample, and the rank that takes it."""
         return {mode.name: mode.sample(self.value) for mode in self.modes}
 
     @property
@@ -78,7 +78,7 @@ class Plan:
         return sum(per_mode) * len(self.sizes)
 
     def steps(self, parallel: bool) -> int:
-        """Steps of one epoch: how often ranks meet one after the other."""
+        """Steps of one epoch: the number of times that ranks meet one after the other."""
         n = self.ntasks
         pairs = len(self.pairs) or n * (n - 1) // 2
         rounds = n - 1 if n % 2 == 0 else n
@@ -91,8 +91,8 @@ class Plan:
         return sum(each[mode.pattern] for mode in self.modes) * len(self.sizes)
 
     def argv(self, run_dir: str, budget_s: float) -> list[str]:
-        """sonde-net's arguments, without its own name. budget_s: s that measuring may take; 0: no limit."""
-        words = {
+        """sonde-net's arguments, without its own name. budget_s: time for measuring, s; 0: no limit."""
+        arguments = {
             "--dir": run_dir,
             "--modes": ",".join(mode.name for mode in self.modes),
             "--sizes": ",".join(map(str, self.sizes)),
@@ -110,29 +110,29 @@ class Plan:
             "--forward": "yes" if self.forward else "no",
         }
         if self.value:
-            words["--value"] = self.value
+            arguments["--value"] = self.value
         if self.pairs:
-            words["--pairs"] = ",".join(f"{a}-{b}" for a, b in self.pairs)
+            arguments["--pairs"] = ",".join(f"{a}-{b}" for a, b in self.pairs)
         if self.inject_clock:
-            words["--inject-clock"] = self.inject_clock
+            arguments["--inject-clock"] = self.inject_clock
         if self.inject_slow:
-            words["--inject-slow"] = self.inject_slow
-        return [word for pair in words.items() for word in pair]
+            arguments["--inject-slow"] = self.inject_slow
+        return [argument for pair in arguments.items() for argument in pair]
 
     def document(self, facts: dict[str, Any]) -> dict[str, Any]:
-        """The plan as run.json keeps it and `NetSchema.layout` reads it. facts: pairing, transport, …"""
+        """The plan as stored in run.json and read by `NetSchema.layout`. facts: pairing, transport, …"""
         document: dict[str, Any] = {
             "ranks": self.ntasks,
             "sizes": list(self.sizes),
             "modes": [mode.name for mode in self.modes],
             "values": {name: kind for name, (kind, _) in self.samples.items()},
-            "measured_by": {name: who for name, (_, who) in self.samples.items()},
+            "measured_by": {name: taker for name, (_, taker) in self.samples.items()},
             "epoch_length": self.epoch_length,
             "rule": self.rule,
             **facts,
         }
         noisy = [mode.name for mode in self.modes if mode.pattern == "one_pair"]
-        if noisy:  # what clustbench's files of these modes say in their heads
+        if noisy:  # values for the headers of clustbench's files of these modes
             makers = min(self.noise_ranks, self.ntasks - 2) // 2 * 2  # they make noise in pairs
             document["noise"] = {
                 name: {"noise_bytes": self.noise_bytes, "noise_ranks": makers} for name in noisy
@@ -142,7 +142,7 @@ class Plan:
         return document
 
     def warnings(self) -> list[Warning]:
-        """What a reader of the result must know, as far as the plan alone tells."""
+        """Warnings for a reader of the result, as far as the plan alone shows them."""
         out = []
         noisy = [mode.name for mode in self.modes if mode.pattern == "one_pair"]
         if noisy and (self.ntasks < 4 or self.noise_ranks < 2):
@@ -168,7 +168,7 @@ class Plan:
                 Warning(
                     "net.unclassed_links",
                     f"the first pass of --by-class had no time for {count} link{'' if count == 1 else 's'}: each "
-                    "stands for itself alone",
+                    "is its own class",
                     "give a longer --budget",
                 )
             )
@@ -177,7 +177,7 @@ class Plan:
             out.append(
                 Warning(
                     "net.injected",
-                    f"errors were put in on purpose: {put_in}",
+                    f"errors were added on purpose: {put_in}",
                     "this is a test, not a measurement",
                 )
             )
@@ -195,7 +195,7 @@ def read_pairs(text: str) -> tuple[tuple[int, int], ...]:
     for part in text.split(","):
         ends = part.strip().split("-")
         if len(ends) != 2 or not all(end.isdecimal() for end in ends) or int(ends[0]) == int(ends[1]):
-            raise UsageError("net.bad_pair", f"'{part}' is no pair of two ranks", "give pairs as 0-1,2-5")
+            raise UsageError("net.bad_pair", f"'{part}' is not a pair of two ranks", "give pairs as 0-1,2-5")
         pairs.append((min(map(int, ends)), max(map(int, ends))))
     return tuple(dict.fromkeys(pairs))
 
@@ -209,7 +209,7 @@ def read_pair(text: str) -> tuple[int, int]:
     """
     ends = text.replace("-", ",").split(",")
     if len(ends) != 2 or not all(end.strip().isdecimal() for end in ends) or int(ends[0]) == int(ends[1]):
-        raise UsageError("net.bad_pair", f"'{text}' is no pair of two ranks", "give a pair as 0,1")
+        raise UsageError("net.bad_pair", f"'{text}' is not a pair of two ranks", "give a pair as 0,1")
     return int(ends[0]), int(ends[1])
 
 

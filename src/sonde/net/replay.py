@@ -1,7 +1,7 @@
-"""What each stopping rule would have saved, and lost, on series that were recorded in full. Pure.
+"""The savings and errors of each stopping rule on series that were recorded in full. Pure.
 
-The truth that a rule is held against is the median of the whole series of a cell, which has an error of its own: a
-coverage somewhat below the level is to be expected where the series is short.
+The reference for a rule is the median of the whole series of a cell, which has its own error: for short series a
+coverage slightly below the level is expected.
 """
 
 from __future__ import annotations
@@ -20,19 +20,21 @@ from sonde.core.units import format_duration
 from sonde.net.cells import pieces, series_in
 
 LEVEL = 0.95
-LEAST_SAMPLES = 20  # a cell with fewer says nothing about a rule
-GOOD = 0.01  # a median error up to which a rule is worth its name
+LEAST_SAMPLES = 20  # a cell with fewer samples shows nothing about a rule
+GOOD = 0.01  # largest acceptable median error of a rule
 
 
 @dataclass(frozen=True)
 class RuleResult:
-    """How one rule did on one run.
+    """The result of one rule on one run.
 
-    cells : cells replayed. n : median of samples taken. error, error_p95 : of |estimate / full median - 1| over cells.
-    coverage, coverage_ci : share of intervals that held the full median, of cells that got one, with its exact binomial
-    interval. time_saved : share of the time in samples that would not have been spent. decisions : cells by decision.
-    stopped : cells in which it converged before the series ended. wall_s, recorded_s : s, how long the run would have
-    taken and took, with what passed between bursts; None where the file does not have it.
+    cells : number of replayed cells. n : median of samples taken. error, error_p95 : of |estimate / full median - 1|
+    over cells.
+    coverage, coverage_ci : share of intervals that contain the full median, among cells with an interval, with its
+    exact binomial interval. time_saved : share of the sampling time that the rule would have saved. decisions : cells
+    by decision.
+    stopped : cells in which it converged before the series ended. wall_s, recorded_s : s, the duration that the run
+    would have had and had, with the time between bursts; None if the file does not contain it.
     """
 
     rule: str
@@ -51,7 +53,7 @@ class RuleResult:
 
     @property
     def stops(self) -> bool:
-        """Whether it converged in most cells before the series ended: who takes everything errs by nothing."""
+        """Whether it converged in most cells before the series ended: a rule that takes every sample has no error."""
         return 2 * self.stopped >= self.cells
 
     @property
@@ -79,14 +81,15 @@ class RuleResult:
 def replay_all(
     raw: xr.Dataset, specs: Sequence[str], *, cap: int = 20000, seed: int = 1, alone: bool = True
 ) -> list[RuleResult]:
-    """Replays every cell of /raw against every rule.
+    """Replay every cell of /raw with every rule.
 
     Parameters
     ----------
-    raw : with latency, and epoch where there is one; taken piecewise
+    raw : with latency, and epoch if there is one; read piecewise
     specs : rules, "ci:1%"
-    cap : samples a cell at most
-    alone : no other mode was measured between these bursts; else the time between them says nothing of this one
+    cap : largest number of samples per cell
+    alone : whether no other mode was measured between these bursts; otherwise the time between them says nothing about
+    this one
 
     Raises
     ------
@@ -109,8 +112,8 @@ def replay_all(
     if not any(replays.values()):
         raise DataError(
             "net.no_series",
-            f"no cell holds {LEAST_SAMPLES} samples or more, so there is nothing to replay",
-            "measure with --raw, which keeps every sample",
+            f"no cell has {LEAST_SAMPLES} samples or more, so there is nothing to replay",
+            "measure with --raw, which stores every sample",
         )
     times = wall.seconds() if wall is not None else None
     return [
@@ -120,11 +123,11 @@ def replay_all(
 
 
 class _Wall:
-    """How long a run takes in which each cell stops when a rule says so, from the times of its bursts.
+    """The duration of a run in which each cell stops when a rule decides so, from the times of its bursts.
 
-    Bursts that overlap are one step, of pairs that are measured at once. A step lasts until the last of its bursts
-    that are needed; what passes between steps (barriers, pauses, the choice of what is next) stays as it was. A step of
-    which nothing is needed takes no time.
+    Overlapping bursts are one step, of pairs that are measured at once. A step lasts until the end of its last needed
+    burst; the time between steps (barriers, pauses, the choice of the next step) stays unchanged. A step without needed
+    bursts takes no time.
     """
 
     def __init__(self, rules: int) -> None:
@@ -137,7 +140,7 @@ class _Wall:
     def add(
         self, x: np.ndarray, epoch: np.ndarray | None, t: np.ndarray | None, counts: Sequence[int]
     ) -> None:
-        """One cell: its samples, their bursts and times, and how many samples each rule takes."""
+        """One cell: its samples, their bursts and times, and the number of samples that each rule takes."""
         if epoch is None or t is None:
             self.known = False
         if not self.known or epoch is None or t is None:
@@ -148,7 +151,7 @@ class _Wall:
         self.bursts.append(np.column_stack([t[first], t[last] + x[last], needed]))
 
     def seconds(self) -> list[float] | None:
-        """For each rule, and for the run as it was; None where times are not known."""
+        """The duration for each rule, and for the original run; None if times are unknown."""
         if not self.known or not self.bursts:
             return None
         bursts = np.concatenate(self.bursts)
@@ -174,7 +177,7 @@ def _cells(raw: xr.Dataset) -> Iterator[tuple[np.ndarray, np.ndarray | None, np.
             x = np.asarray(series.latency, float)
             if len(x) < LEAST_SAMPLES:
                 continue
-            # One epoch is one burst, or a file of a tool that knows none.
+            # Each epoch is one burst, or the file comes from a tool without bursts.
             epoch = np.asarray(series.epoch, np.int32) if len(np.unique(series.epoch)) > 1 else None
             yield x, epoch, series.t
 
@@ -183,8 +186,10 @@ def _result(spec: str, rows: list[tuple[Replay, float, float, int]]) -> RuleResu
     n = np.array([one.n for one, *_ in rows])
     error = np.array([abs(one.estimate / truth - 1) for one, truth, *_ in rows if truth > 0])
     error = error[np.isfinite(error)]
-    held = [one.low <= truth <= one.high for one, truth, *_ in rows if np.isfinite([one.low, one.high]).all()]
-    test = sps.binomtest(sum(held), len(held)).proportion_ci(LEVEL) if held else None
+    covered = [
+        one.low <= truth <= one.high for one, truth, *_ in rows if np.isfinite([one.low, one.high]).all()
+    ]
+    test = sps.binomtest(sum(covered), len(covered)).proportion_ci(LEVEL) if covered else None
     decisions: dict[str, int] = {}
     for one, *_ in rows:
         decisions[one.decision] = decisions.get(one.decision, 0) + 1
@@ -195,7 +200,7 @@ def _result(spec: str, rows: list[tuple[Replay, float, float, int]]) -> RuleResu
         int(n.sum()),
         float(np.median(error)) if error.size else float("nan"),
         float(np.quantile(error, 0.95)) if error.size else float("nan"),
-        sum(held) / len(held) if held else float("nan"),
+        sum(covered) / len(covered) if covered else float("nan"),
         (float(test.low), float(test.high)) if test else (float("nan"), float("nan")),
         float(1 - np.mean([share for _, _, share, _ in rows])),
         decisions,
@@ -204,9 +209,9 @@ def _result(spec: str, rows: list[tuple[Replay, float, float, int]]) -> RuleResu
 
 
 def best(results: Mapping[str, Sequence[RuleResult]]) -> str | None:
-    """The rule that takes the fewest samples a cell, over files together, of those that hold in each file.
+    """The rule with the fewest samples per cell, over all files together, among those that hold in each file.
 
-    results: of each file, all with the same rules. None: no rule does.
+    results: of each file, all with the same rules. None: no rule holds.
     """
     files = list(results.values())
     rules = [each for each in zip(*files) if all(one.holds for one in each)]
@@ -214,7 +219,7 @@ def best(results: Mapping[str, Sequence[RuleResult]]) -> str | None:
 
 
 def verdict(results: Mapping[str, Sequence[RuleResult]]) -> tuple[str, bool]:
-    """The outcome of a replay, and whether a rule holds; results as of `best`."""
+    """The verdict of a replay, and whether a rule holds; results as for `best`."""
     files = list(results.values())
     if (name := best(results)) is not None:
         rows = [one for each in files for one in each if one.rule == name]
@@ -243,8 +248,8 @@ def verdict(results: Mapping[str, Sequence[RuleResult]]) -> tuple[str, bool]:
     if len(files) > 1:
         names = [file for file, one in zip(results, least) if not one.error < error(least)]
         where = f" in {names[0]}"
-    text = f"No stopping rule keeps the median error below {GOOD:.0%}"
+    text = f"No stopping rule limits the median error to {GOOD:.0%}"
     text += f" in each of {len(files)} files" if len(files) > 1 else ""
     worst = error(least)
-    off = f"is off by {worst:.1%}{where}" if np.isfinite(worst) else f"has no error that is known{where}"
+    off = f"is off by {worst:.1%}{where}" if np.isfinite(worst) else f"has no known error{where}"
     return f"{text}. The nearest, {least[0].rule}, {off}.", False

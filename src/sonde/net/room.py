@@ -1,4 +1,4 @@
-"""net: what is the latency structure between ranks, and how many measurements are enough?"""
+"""net: the latency structure between ranks, and the number of measurements that is enough."""
 
 from __future__ import annotations
 

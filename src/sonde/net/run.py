@@ -1,4 +1,4 @@
-"""Runs sonde-net and says what to run next. The only module of the room that touches the machine."""
+"""Runs sonde-net, and names the next command. The only module of the room that touches the machine."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
     from sonde.net.links import LinkTest
     from sonde.net.pairs import Pairs
 
-FIRST_PASS = 60  # samples a cell of --by-class's first pass
-REPRESENTATIVES = 4  # links measured of each class
-CONTROLS = 8  # ordinary links that a re-test measures beside its suspects
+FIRST_PASS = 60  # samples per cell in the first pass of --by-class
+REPRESENTATIVES = 4  # measured links per class
+CONTROLS = 8  # ordinary links that a second test measures together with its suspects
 
-# Of a budget, what is kept for the end: sealing and analysis. Of it at most END_SHARE, so cells are fitted for
-# as many as that leaves time for, FEWEST_FITTED at least.
+# The part of a budget that is reserved for the end: sealing and analysis, at most END_SHARE. The number of fitted cells
+# depends on the remaining time, at least FEWEST_FITTED.
 RESERVE_SHARE, RESERVE_S, RESERVE_CELL_S, RESERVE_FIT_S = 0.05, 1.0, 0.0005, 0.06
 END_SHARE, FEWEST_FITTED = 0.5, 8
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be measured, with what, into which dataset (of several modes, <stem>-<mode>.nc).
+    """What to measure, with which settings, into which dataset (with several modes, <stem>-<mode>.nc).
 
-    command: what the user typed, for the dataset. budget_s: time for all of it since `began`
-    (time.monotonic), start-up and analysis included; None: no limit. timeout_s: how long the probe may be
-    silent before it is taken for stuck.
+    command: the user's command line, for the dataset. budget_s: time for everything since `began` (time.monotonic),
+    start-up and analysis included; None: no limit. timeout_s: how long the probe may be silent before it counts as
+    stuck.
     """
 
     plan: Plan
@@ -76,21 +76,21 @@ class Request:
         )
 
     def left_s(self) -> float:
-        """Time that measuring may take from now on; 0: no limit."""
+        """The time left for measuring; 0: no limit."""
         return 0.0 if self.budget_s is None else _left(self.plan, self.budget_s, self.began)
 
 
 class Listener(session.Listener):
-    """What sonde-net says besides what every probe says: how it pairs ranks."""
+    """The events of sonde-net in addition to those of every probe: how it pairs ranks."""
 
     room = "net"
-    sample_kinds = (0,)  # bursts; verdicts and clocks are none
+    sample_kinds = (0,)  # bursts; verdicts and clocks are not samples
     crowded = (
-        "delays hold the kernel's switching between them",
-        "give no more ranks than cores to know the interconnect alone",
+        "delays include the kernel's switching between them",
+        "use no more ranks than cores to measure only the interconnect",
     )
     dropped = ("bursts", "fewer sizes or a shorter --epoch-length need less room")
-    patience = "raise --timeout for very long messages, or leave out the host that hangs with --hosts '^NAME'"
+    patience = "raise --timeout for very long messages, or exclude the host that hangs with --hosts '^NAME'"
 
     def take(self, event: Event) -> None:
         super().take(event)
@@ -108,14 +108,14 @@ class Listener(session.Listener):
         if event["pairing"] == "serial":
             self.warn(
                 "pairs_interfere",
-                f"pairs measured at the same time cost each other a factor of {ratio:.2f} (worst {worst:.2f}), "
+                f"pairs measured at the same time slow each other by a factor of {ratio:.2f} (worst {worst:.2f}), "
                 "so they were measured one by one",
-                "--pairing parallel measures them together all the same",
+                "--pairing parallel measures them together nevertheless",
             )
 
 
 def measure(request: Request, progress: Progress) -> Measured:
-    """Measures, and seals what was measured, however it ended. progress: where events are shown.
+    """Measure, and seal the data, however the measurement ended. progress: shows the events.
 
     Returns and raises what `session.run` does.
     """
@@ -123,12 +123,11 @@ def measure(request: Request, progress: Progress) -> Measured:
 
 
 def measure_by_class(request: Request, bar: Callable[[str, float | None], Progress]) -> Measured:
-    """Finds the classes of links in a short first pass, then measures REPRESENTATIVES links of each.
+    """Find the classes of links in a short first pass, then measure REPRESENTATIVES links of each.
 
-    The first pass visits every pair, with few samples of a few lengths; it may take a third of the budget.
-    Only
-    the second pass is kept; its dataset says which pairs stood for how many. A pair that the first pass did not
-    get to before its time was over stands for itself and is measured, too.
+    The first pass measures every pair, with few samples of a few lengths; it may use a third of the budget. Only the
+    second pass is stored; its dataset records the number of links behind each pair. A pair that the first pass did not
+    reach in time represents only itself and is measured, too.
     """
     import sonde
     from sonde.net.classes import link_classes
@@ -153,7 +152,7 @@ def measure_by_class(request: Request, bar: Callable[[str, float | None], Progre
         if found.error is not None:
             raise found.error
         if found.interrupted:
-            raise Interrupted("net.interrupted", "interrupted in the first pass, which is not kept")
+            raise Interrupted("net.interrupted", "interrupted in the first pass, which is not stored")
         with sonde.open(found.paths[0]) as tree:
             links = pairs_of(tree["summary"].to_dataset().load())
             classes = link_classes(links)
@@ -175,9 +174,9 @@ def measure_by_class(request: Request, bar: Callable[[str, float | None], Progre
 
 @dataclass(frozen=True)
 class Suspects:
-    """What a first run says should be measured again.
+    """The links of a first run that should be measured again.
 
-    pairs: suspects and controls. suspects: as `after_retest` takes them.
+    pairs: suspects and controls. suspects: as for `after_retest`.
     """
 
     pairs: tuple[tuple[int, int], ...]
@@ -188,7 +187,7 @@ class Suspects:
 
 
 def suspects_in(path: Path, seed: int) -> Suspects:
-    """Links of a dataset that may be slow, and CONTROLS ordinary ones that tell whether the whole machine moved.
+    """Links of a dataset that may be slow, and CONTROLS ordinary ones that show whether the whole machine moved.
 
     Raises
     ------
@@ -213,7 +212,7 @@ def suspects_in(path: Path, seed: int) -> Suspects:
 
 
 def judge_again(first: Path, again: Path, suspects: Suspects) -> LinkTest:
-    """The verdict on suspects, from the second run alone."""
+    """The verdict on suspects, from the second run only."""
     import sonde
     from sonde.net.figures import summary_of
     from sonde.net.links import after_retest, slow_links
@@ -229,7 +228,7 @@ def judge_again(first: Path, again: Path, suspects: Suspects) -> LinkTest:
 
 
 def representatives(links: Pairs, classes: Classes, seed: int) -> list[list[tuple[int, int]]]:
-    """For each class the link in its middle, its slowest one, and others drawn by seed: REPRESENTATIVES at most."""
+    """For each class its median link, its slowest link, and others by seed: at most REPRESENTATIVES."""
     rng = np.random.default_rng(seed)
     out = []
     for k in range(len(classes)):
@@ -245,24 +244,24 @@ def representatives(links: Pairs, classes: Classes, seed: int) -> list[list[tupl
 
 
 def unseen(links: Pairs, ntasks: int) -> list[tuple[int, int]]:
-    """Unordered pairs of `ntasks` ranks that have no data in `links`, in order."""
+    """Unordered pairs of `ntasks` ranks without data in `links`, in order."""
     seen = {(min(a, b), max(a, b)) for a, b in zip(links.src.tolist(), links.dst.tolist())}
     return [pair for pair in combinations(range(ntasks), 2) if pair not in seen]
 
 
 def drop_raw(measured: Measured) -> None:
-    """Takes /raw out of what was measured; the summary, with counts, verdicts and places of the ranks, stays.
+    """Remove /raw from the result; the summary stays, with counts, verdicts and places of the ranks.
 
     Raises
     ------
-    EnvironmentFailure  core.disk_full, core.cannot_write; the dataset is then whole.
+    EnvironmentFailure  core.disk_full, core.cannot_write; the dataset is then complete.
     """
     import sonde
     from sonde.core import dataset
 
     for path in measured.paths:
         with sonde.open(path) as tree:
-            summary = tree["summary"].to_dataset().load()  # it holds counts, verdicts and places too
+            summary = tree["summary"].to_dataset().load()  # it contains counts, verdicts and places too
             attrs = dataset.attrs(tree)
             env = dataset.attrs(tree.children["env"])
             warnings = dataset.warnings_of(tree)
@@ -270,19 +269,19 @@ def drop_raw(measured: Measured) -> None:
 
 
 def _left(plan: Plan, budget_s: float, began: float) -> float:
-    """Time that measuring may take. Never nothing: a budget too short for the end still gets its first epoch."""
+    """The time for measuring. Never 0: even if the budget is too short for the end, the first epoch is measured."""
     most = _fitted(plan, budget_s).get("fitted_at_most", FITTED)
     reserve = _reading(plan, budget_s) + RESERVE_FIT_S * min(plan.cells, most * len(plan.modes))
     return max(0.2, budget_s - (time.monotonic() - began) - min(reserve, END_SHARE * budget_s))
 
 
 def _reading(plan: Plan, budget_s: float) -> float:
-    """Time of the end besides fits, s."""
+    """The time of the end without fits, s."""
     return RESERVE_S + RESERVE_SHARE * budget_s + RESERVE_CELL_S * plan.cells
 
 
 def _fitted(plan: Plan, budget_s: float | None) -> dict[str, int]:
-    """How many cells of a mode the end of a budget has time to fit, for the dataset; {} for all that ever are."""
+    """The number of cells of a mode that can be fitted at the end of a budget, for the dataset; {} for no limit."""
     if budget_s is None:
         return {}
     time_s = END_SHARE * budget_s - _reading(plan, budget_s)

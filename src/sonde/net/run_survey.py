@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from sonde.core.launch.measured import Measured
 
-# One below, at and above where MPIs change protocol.
+# One size below, at and above the protocol switches of MPIs.
 SIZES = (8, 256, 1024, 4096, 16384, 65536, 262144)
 MODES = "one_to_one,all_to_all"
 

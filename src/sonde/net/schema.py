@@ -1,6 +1,6 @@
-"""net/1: what a dataset of `sonde net` holds, how block files become /raw, and what makes a file valid.
+"""net/1: the content of a dataset of `sonde net`, how block files become /raw, and the rules for a valid file.
 
-ARCHITECTURE.md, "net/1", is the definition; the tables RAW and SUMMARY here say the same as data.
+ARCHITECTURE.md, "net/1", is the definition; the tables RAW and SUMMARY here are the same as data.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ BURST, VERDICT, CLOCK = 0, 1, 2
 RECORD_FIELDS = ("kind", "mode", "src", "dst", "size", "epoch", "n", "code", "t0", "value", "offset")
 
 
-VALUES = ("rtt_half", "one_way", "recv_duration", "completion", "unknown")  # unknown: only of imports
+VALUES = ("rtt_half", "one_way", "recv_duration", "completion", "unknown")  # unknown: only for imports
 
 CELL = ("src", "dst", "size")
 SERIES = (*CELL, "sample")
 
 CHUNK_BYTES = 512 * 1024
-# What place() may expand at a time: small against the 200 MB that sealing a large run may take.
+# The largest amount that place() may expand at a time: small compared with the 200 MB for sealing a large run.
 BATCH_BYTES = 48 * 1024 * 1024
 
 
@@ -181,7 +181,7 @@ SUMMARY: dict[str, Described] = {
         for name in ("host", "core", "l3", "numa", "package", "clock_error")
     },
 }
-"""Variables of /summary. Every variable is optional, and others are allowed beside them."""
+"""Variables of /summary. Every variable is optional, and others are allowed."""
 
 
 COORDINATES = {
@@ -195,9 +195,9 @@ ATTRIBUTES = {**described.ROOT, "epoch_length": attribute("samples of a burst", 
 
 @dataclass
 class NetLayout(Layout):
-    """Layout of one mode, with what place() needs besides. Arrays are (src, dst, size).
+    """Layout of one mode, with further inputs of place(). Arrays are (src, dst, size).
 
-    skip: per rank of a file, cells (flat index) whose samples another file already gave.
+    skip: per rank of a file, cells (flat index) whose samples another file has already given.
     """
 
     mode: str = ""
@@ -226,20 +226,20 @@ class NetSchema:
         return list(plan["modes"])
 
     def layout(self, plan: Mapping[str, Any], files: Sequence[BlockFile], part: str) -> NetLayout:
-        """Counts what the files hold of mode `part`.
+        """Count the data of mode `part` in the files.
 
         Parameters
         ----------
-        plan : ranks, sizes (B), modes, values {mode: what a sample is}, measured_by {mode: "src" | "dst"},
-               epoch_length; optional pairs [(src, dst)] asked for (default: every ordered pair), and rule,
+        plan : ranks, sizes (B), modes, values {mode: meaning of a sample}, measured_by {mode: "src" | "dst"},
+               epoch_length; optional requested pairs [(src, dst)] (default: every ordered pair), and rule,
                pairing, transport, oversubscribed, run_id, which become root attributes
         files : block files of the run, one per rank; ranks may be missing
         part : name of the mode
 
         Returns
         -------
-        NetLayout. `sample` is the largest count of any cell, at least 1. complete is False, and a warning
-        names the cells, where a requested cell has no data.
+        NetLayout. `sample` is the largest count of any cell, at least 1. If a requested cell has no data, complete is
+        False and a warning names the cells.
 
         Raises
         ------
@@ -278,8 +278,8 @@ class NetSchema:
                     Warning(
                         "net.cell_twice",
                         f"{int(twice.sum())} cells of {part} were measured by more than one rank; "
-                        f"what rank {rank} holds of them is left out",
-                        "is the block file of one rank there under two names?",
+                        f"the data of rank {rank} for them are left out",
+                        "does the folder contain one rank's block file under two names?",
                     )
                 )
             n.reshape(-1)[cells[~twice]] = counts[~twice]
@@ -296,13 +296,13 @@ class NetSchema:
                         "net.bad_record",
                         f"{scan.bad} records of rank {rank} name ranks, sizes or counts that this run "
                         "does not have",
-                        "they are left out; was the folder mixed with that of another run?",
+                        "they are left out; does the folder contain files of another run?",
                     )
                 )
         if len(set(writers)) != len(writers):
             raise DataError(
                 "net.plan_mismatch",
-                f"two block files say they were written by rank {_first_repeated(writers)}",
+                f"two block files were written by rank {_first_repeated(writers)}",
                 "keep the files of one run in its folder, and only these",
             )
         status[n == 0] = NOT_MEASURED
@@ -344,7 +344,7 @@ class NetSchema:
     def place(
         self, plan: Mapping[str, Any], layout: Layout, file: BlockFile, part: str
     ) -> Iterator[tuple[str, tuple[int | slice, ...], np.ndarray]]:
-        """Pieces of /raw from one file. Samples of a cell come by epoch, within an epoch as measured.
+        """Pieces of /raw from one file. Samples of a cell are ordered by epoch, within an epoch as measured.
 
         The file is read once for its index and then once per BATCH_BYTES of expanded samples.
         """
@@ -365,25 +365,26 @@ class NetSchema:
         return analyse(raw, deadline)
 
     def tables(self, tree: xr.DataTree) -> Tables:
-        """The declared variables and root attributes, which `dataset.open` holds a file against."""
+        """The declared variables and root attributes, which `dataset.open` compares with a file."""
         return {"raw": RAW | COORDINATES, "summary": SUMMARY | COORDINATES, "": ATTRIBUTES}
 
     def validate(self, tree: xr.DataTree) -> list[Finding]:
-        """What is wrong with a dataset; [] for a valid one. See `validate`."""
+        """Violations in a dataset; [] for a valid one. See `validate`."""
         return validate(tree)
 
 
 SCHEMA = NetSchema()
 
 
-# ---- what /raw looks like ------------------------------------------------------------------------
+# ---- the form of /raw ----------------------------------------------------------------------------
 
 
 def raw_variables(
     ranks: int, sizes: int, samples: int, axis: int, value: str, clock: bool = False
 ) -> dict[str, Variable]:
-    """Variables of /raw. axis: 0 when senders measure, 1 when receivers do; it turns the chunks so that what
-    one rank measured for one size lies together, in chunks of at most CHUNK_BYTES."""
+    """Variables of /raw. axis: 0 if senders measure, 1 if receivers do. It turns the chunks so that one rank's
+    measurements of one size are together, in chunks of at most CHUNK_BYTES.
+    """
     sample_chunk = min(samples, CHUNK_BYTES // 8)
     peer_chunk = min(ranks, max(1, CHUNK_BYTES // 8 // sample_chunk))
     pair = (1, peer_chunk) if axis == 0 else (peer_chunk, 1)
@@ -426,7 +427,7 @@ def _root_attrs(plan: Mapping[str, Any], part: str) -> dict[str, Any]:
         if plan.get(name) is not None:
             value = plan[name]
             attrs[name] = int(value) if isinstance(value, bool) else value
-    if len(plan.get("modes", ())) > 1:  # their bursts took turns
+    if len(plan.get("modes", ())) > 1:  # their bursts alternated
         attrs["modes"] = " ".join(plan["modes"])
     if part in plan.get("noise", {}):
         attrs |= {name: int(value) for name, value in plan["noise"][part].items()}
@@ -479,7 +480,7 @@ def _check_header(plan: Mapping[str, Any], file: BlockFile) -> None:
 
 @dataclass(frozen=True)
 class _Index:
-    """Bursts of one file and mode, in file order: flat cell, first sample's place in the cell, count."""
+    """Bursts of one file and mode, in file order: flat cell, position of the first sample in the cell, count."""
 
     cell: np.ndarray
     start: np.ndarray
@@ -488,7 +489,7 @@ class _Index:
 
 
 class _Scan:
-    """Reads the heads of one file's records of one mode; never keeps their samples."""
+    """Reads the heads of one file's records of one mode; it never stores their samples."""
 
     def __init__(self, plan: Mapping[str, Any], file: BlockFile, part: str) -> None:
         self.ranks, self.sizes = int(plan["ranks"]), len(plan["sizes"])
@@ -504,7 +505,7 @@ class _Scan:
         self._n: list[np.ndarray] = []
 
     def bursts(self, records: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Which records are bursts of this mode that can be kept, and their flat cells."""
+        """The valid bursts of this mode among the records, and their flat cells."""
         mine = (records["kind"] == BURST) & (records["mode"] == self.mode)
         good = mine & self._inside(records) & (records["n"] <= self.width)
         return good, self._flat(records[good])
@@ -531,18 +532,18 @@ class _Scan:
         self.bad += int(np.count_nonzero(records["kind"] > CLOCK))
 
     def cells(self) -> tuple[np.ndarray, np.ndarray]:
-        """Distinct flat cells with samples, ascending, and how many samples each has."""
+        """Distinct flat cells with samples, ascending, and the number of samples of each."""
         cell, n = self._joined(self._cell), self._joined(self._n)
         cell, n = cell[n > 0], n[n > 0]
         found, where = np.unique(cell, return_inverse=True)
         return found, np.bincount(where, weights=n, minlength=len(found)).astype(np.int64)
 
     def verdicts(self) -> tuple[np.ndarray, np.ndarray]:
-        """Flat cells and how they ended, in the order in which that was decided."""
+        """Flat cells and their decisions, in the order of the decisions."""
         return self._joined(self._decided), self._joined(self._codes)
 
     def index(self, skip: np.ndarray | None) -> _Index:
-        """Where each burst goes. A stable sort, since nothing promises that a file's epochs rise."""
+        """The position of each burst. A stable sort, because a file's epochs may not ascend."""
         cell, epoch, n = self._joined(self._cell), self._joined(self._epoch), self._joined(self._n)
         order = np.lexsort((epoch, cell))
         ends = np.cumsum(n[order])
@@ -556,8 +557,8 @@ class _Scan:
             start[np.isin(cell, skip)] = -1
         cells, counts = self.cells()
         if skip is not None:
-            kept = ~np.isin(cells, skip)
-            cells, counts = cells[kept], counts[kept]
+            selected = ~np.isin(cells, skip)
+            cells, counts = cells[selected], counts[selected]
         return _Index(cell, start, cells, counts)
 
     def _inside(self, records: np.ndarray) -> np.ndarray:
@@ -584,7 +585,7 @@ _Unit = tuple[int, int, int, int]  # measuring rank, size, first peer, peer afte
 
 
 def _place_counts(layout: NetLayout, rank: int) -> Iterator[Piece]:
-    """n and status of the rows this file answers for. The first file brings rank facts and missing rows."""
+    """n and status of the rows that this file is responsible for. The first file adds rank facts and missing rows."""
     rows = [rank]
     if rank == layout.writers[0]:
         here = slice(0, layout.dims["rank"])
@@ -618,7 +619,7 @@ def _place_batch(
     plan: Mapping[str, Any], layout: NetLayout, file: BlockFile, part: str, index: _Index, batch: list[_Unit]
 ) -> Iterator[Piece]:
     ranks, sizes, samples = layout.dims["rank"], layout.dims["size"], layout.dims["sample"]
-    # Flat cells of the batch, ascending, and the line of the buffers each has.
+    # Flat cells of the batch, ascending, and the line of the buffers for each.
     lines, cells = [], []
     line = 0
     for row, size, low, high in batch:
@@ -648,24 +649,24 @@ def _place_batch(
         bursts = records[good][here]
         if not len(bursts):
             continue
-        held = column < bursts["n"].astype(np.int64)[:, None]
+        valid = column < bursts["n"].astype(np.int64)[:, None]
         target = (sorted_lines[where[here]] * samples + start[here])[:, None] + column
-        target = target[held]
+        target = target[valid]
         value = bursts["value"].reshape(len(bursts), -1)
         offset = bursts["offset"].reshape(len(bursts), -1).astype(np.float64)
-        latency.reshape(-1)[target] = value[held]
-        t_start.reshape(-1)[target] = (bursts["t0"][:, None] + offset)[held]
-        epoch.reshape(-1)[target] = np.broadcast_to(bursts["epoch"][:, None], held.shape)[held]
+        latency.reshape(-1)[target] = value[valid]
+        t_start.reshape(-1)[target] = (bursts["t0"][:, None] + offset)[valid]
+        epoch.reshape(-1)[target] = np.broadcast_to(bursts["epoch"][:, None], valid.shape)[valid]
 
     mine = np.isin(cell_of, index.cells)
     line = 0
     for row, size, low, high in batch:
         count = high - low
-        held = mine[line : line + count]
+        own = mine[line : line + count]
         span = slice(low, high)
         n = layout.n[row, span, size] if layout.axis == 0 else layout.n[span, row, size]
-        elsewhere = (n > 0) & ~held
-        for first, last in _runs(held, elsewhere):
+        elsewhere = (n > 0) & ~own
+        for first, last in _runs(own, elsewhere):
             peers = slice(low + first, low + last)
             where_ = (row, peers, size) if layout.axis == 0 else (peers, row, size)
             rows = slice(line + first, line + last)
@@ -676,14 +677,14 @@ def _place_batch(
         line += count
 
 
-def _runs(held: np.ndarray, elsewhere: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Stretches to write: from one held position to another, over gaps but not over another file's cells."""
+def _runs(own: np.ndarray, elsewhere: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Stretches to write: from one own position to another, over gaps but not over another file's cells."""
     first = last = -1
-    for position in range(len(held)):
+    for position in range(len(own)):
         if elsewhere[position] and first >= 0:
             yield first, last
             first = -1
-        elif held[position]:
+        elif own[position]:
             if first < 0:
                 first = position
             last = position + 1
@@ -702,9 +703,9 @@ def without_data(
     pairs: Sequence[Sequence[int]] | None = None,
     most: int = 6,
 ) -> Warning | None:
-    """The warning that names requested cells without a sample, `most` of them; None when there are none.
+    """The warning that names requested cells without a sample, at most `most` of them; None without such cells.
 
-    n: (src, dst, size). sizes: B. pairs: requested (src, dst); None for all but the diagonal.
+    n: (src, dst, size). sizes: B. pairs: requested (src, dst); None for all except the diagonal.
     """
     ranks = n.shape[0]
     asked = ~np.eye(ranks, dtype=bool)
@@ -729,7 +730,7 @@ def _first_repeated(values: Sequence[int]) -> int:
 
 
 def validate(tree: xr.DataTree) -> list[Finding]:
-    """What in a dataset is not as net/1 says.
+    """The violations of net/1 in a dataset.
 
     Parameters
     ----------
@@ -761,7 +762,7 @@ def _check_raw(raw: xr.Dataset) -> list[Finding]:
     ranks = raw.sizes["src"]
     if raw.sizes["dst"] != ranks or raw.sizes["rank"] != ranks:
         lengths = f"{ranks}, {raw.sizes['dst']} and {raw.sizes['rank']}"
-        text = f"src, dst and rank are {lengths} long; they must be equal"
+        text = f"src, dst and rank have the lengths {lengths}; they must be equal"
         return [Finding("net.ranks", text, {})]
     sizes = raw["size"].values
     if len(np.unique(sizes)) != len(sizes) or (sizes < 0).any():
@@ -769,7 +770,7 @@ def _check_raw(raw: xr.Dataset) -> list[Finding]:
         found.append(Finding("net.sizes", text, {"sizes": sizes.tolist()}))
     value = raw["latency"].attrs.get("value")
     if value not in VALUES:
-        text = f"/raw/latency says its value is {value!r}; allowed: {', '.join(VALUES)}"
+        text = f"the attribute value of /raw/latency is {value!r}; allowed: {', '.join(VALUES)}"
         found.append(Finding("net.value", text, {"value": value}))
     wrong = dict.fromkeys(("count", "value", "epoch", "status"), 0)
     for part in _parts(raw):
@@ -777,18 +778,18 @@ def _check_raw(raw: xr.Dataset) -> list[Finding]:
         latency = part["latency"].transpose(*dims).values
         epoch = np.nan_to_num(part["epoch"].transpose(*dims).values, nan=-1)
         n, status = part["n"].transpose(*CELL).values, part["status"].transpose(*CELL).values
-        kept = np.arange(latency.shape[-1]) < n[..., None]
-        wrong["count"] += int(((~np.isnan(latency)) != kept).any(axis=-1).sum())
+        counted = np.arange(latency.shape[-1]) < n[..., None]
+        wrong["count"] += int(((~np.isnan(latency)) != counted).any(axis=-1).sum())
         odd = np.isinf(latency) | (latency < 0 if value != "one_way" else False)  # clocks have errors
         wrong["value"] += int(odd.any(axis=-1).sum())
-        falls = (np.diff(epoch, axis=-1) < 0) & kept[..., 1:]
-        wrong["epoch"] += int((((epoch >= 0) != kept).any(axis=-1) | falls.any(axis=-1)).sum())
+        falls = (np.diff(epoch, axis=-1) < 0) & counted[..., 1:]
+        wrong["epoch"] += int((((epoch >= 0) != counted).any(axis=-1) | falls.any(axis=-1)).sum())
         bad = (status < NOT_MEASURED) | (status > UNDECIDED) | ((status == NOT_MEASURED) != (n == 0))
         wrong["status"] += int(bad.sum())
     texts = {
-        "count": "cells where n is not the number of delays that come first",
+        "count": "cells where n is not the number of leading delays",
         "value": "cells with a negative or infinite delay",
-        "epoch": "cells whose epochs do not rise, or are not there where delays are",
+        "epoch": "cells whose epochs do not ascend, or are missing for delays",
         "status": "cells whose status is not a known code or does not fit n",
     }
     for what, count in wrong.items():
@@ -798,7 +799,7 @@ def _check_raw(raw: xr.Dataset) -> list[Finding]:
 
 
 def _parts(raw: xr.Dataset, limit_bytes: int = 32 << 20) -> Iterator[xr.Dataset]:
-    """/raw in pieces of about `limit_bytes` of delays, cut as its chunks are: by the rank that measured."""
+    """/raw in pieces of about `limit_bytes` of delays, cut along its chunks: by the measuring rank."""
     axis = "src" if raw["latency"].attrs.get("measured_by") == "src" else "dst"
     wanted = raw[["latency", "epoch", "n", "status"]]
     row_bytes = 8 * raw.sizes["src"] * raw.sizes["size"] * raw.sizes["sample"]

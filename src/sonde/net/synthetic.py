@@ -1,7 +1,7 @@
-"""Networks with known truth: what the analysis is tried on, since a real network tells nobody its slow links.
+"""Networks with known truth to test the analysis on, because the slow links of a real network are unknown.
 
-The law is the one seen on real traces: a link's delay follows its class, its ranks and itself; over time it
-sits in regimes that outlast a burst; within a burst delays are lognormal above a floor, with rare outliers.
+The law is that of real traces: a link's delay depends on its class, its ranks and itself; over time it is in regimes
+that outlast a burst; within a burst delays are lognormal above a minimum, with rare outliers.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ import xarray as xr
 from sonde.core import stats
 
 Factor = float | tuple[float, ...]  # for all sizes, or one for each
-# From so many epochs on the interval of a median lies between two of them, whatever their values.
+# From this number of epochs on, the interval of a median is between two of them, whatever their values are.
 SIGN_TEST_EPOCHS = 6
 
 
 @dataclass(frozen=True)
 class Network:
-    """A machine made up.
+    """An invented machine.
 
     ranks, ranks_per_host, hosts_per_switch : ranks fill hosts, hosts fill switches
     sizes : B
     start_up_s : latency at 0 B within a host, within a switch, across switches
     bandwidth : B/s, same order
     link_spread, rank_spread : sd of the log of a link's and a rank's own factor, constant over a run
-    regime_share, regime_ratio : share of time a link is in its slow regime, and its delay there over that
-        outside
+    regime_share, regime_ratio : share of time in which a link is in its slow regime, and its delay there over that
+    outside
     regime_epochs : mean length of a slow regime, in epochs
-    epoch_spread : sd of the log of what else differs from epoch to epoch
+    epoch_spread : sd of the log of other differences between epochs
     jitter : sigma of the lognormal part within a burst, as a share of the delay
-    outlier_share, outlier_ratio : how often one sample is an outlier and how large
+    outlier_share, outlier_ratio : frequency and size of outliers
     slow_links, slow_ranks, slow_hosts : factor by (src, dst) (both directions), by rank (all its links) and by host
-        (its links to other hosts, as with a slow adapter); one for all sizes, or one for each
-    eager_limit, rendezvous_s : above that size a handshake of that length is added
-    event_epoch, event_ratio : from that epoch on the whole machine is slower by that factor
+    (its links to other hosts, as with a slow adapter); one for all sizes, or one for each
+    eager_limit, rendezvous_s : above this size a handshake of this length is added
+    event_epoch, event_ratio : from this epoch on the whole machine is slower by this factor
     """
 
     ranks: int = 64
@@ -65,7 +65,7 @@ class Network:
     event_ratio: float = 1.0
 
     def hosts(self) -> np.ndarray:
-        """(ranks,) int, which host a rank is on."""
+        """(ranks,) int, the host of each rank."""
         return np.arange(self.ranks) // self.ranks_per_host
 
     def levels(self) -> np.ndarray:
@@ -75,7 +75,7 @@ class Network:
         return np.where(host[:, None] == host, 0, np.where(switch[:, None] == switch, 1, 2))
 
     def latency(self) -> np.ndarray:
-        """(ranks, ranks, sizes) in s: start-up and bandwidth of a pair's level; no spread, nothing slow."""
+        """(ranks, ranks, sizes) in s: start-up and bandwidth of a pair's level, without spread and slow links."""
         level = self.levels()[..., None]
         size = np.array(self.sizes, float)
         out = np.array(self.start_up_s)[level] + size / np.array(self.bandwidth)[level]
@@ -140,7 +140,7 @@ class Network:
         )
 
     def summary(self, epochs: int, rng: np.random.Generator) -> xr.Dataset:
-        """Medians with their intervals straight from epoch medians: what `analyse` would say, much sooner."""
+        """Medians with their intervals directly from epoch medians: the results of `analyse`, much faster."""
         return summary_of_medians(
             self.sizes,
             self.epoch_medians(epochs, rng),
@@ -195,7 +195,7 @@ def summary_of_medians(
 def _median_intervals(medians: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Both ends of `stats.epoch_median_ci` of each cell: (src, dst, size, epoch) -> (src, dst, size).
 
-    NaN where an epoch is missing.
+    NaN if an epoch is missing.
     """
     epochs = medians.shape[3]
     if epochs >= SIGN_TEST_EPOCHS:

@@ -1,4 +1,4 @@
-"""What a summary comes to: one sentence, findings, warnings and tables. Pure."""
+"""The results of a summary: one sentence, findings, warnings and tables. Pure."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from sonde.net.pairs import centre
 
 MOST_ROWS = 20
 
-CLOCKS_MATTER = 0.05  # share of the median delay from which on errors of two clocks are reported
+CLOCKS_MATTER = 0.05  # errors of two clocks are reported from this share of the median delay on
 ROUND_TRIPS = "measure half round trips, which need no common clock: sonde net run --value rtt_half"
-FAST_S = 1e-3  # nothing that an operating system starts on a clock comes oftener
+FAST_S = 1e-3  # shortest period of anything that an operating system starts by a clock
 FAST_HINT = (
     "a rhythm of a few round trips comes from the exchange itself (buffer slots, polling), not from a daemon"
 )
@@ -29,7 +29,7 @@ SLOW_HINT = "something on the machine runs at that pace: a daemon, a timer, a po
 
 
 def sizes_text(sizes: Sequence[int] | np.ndarray) -> str:
-    """ "8 B", or the ends of several: "8 B to 64 KiB"."""
+    """ "8 B", or the smallest and largest of several: "8 B to 64 KiB"."""
     if not len(sizes):
         return "no size"
     first, last = (format_size(int(s), exact=True) for s in (min(sizes), max(sizes)))
@@ -37,23 +37,21 @@ def sizes_text(sizes: Sequence[int] | np.ndarray) -> str:
 
 
 def counts(summary: xr.Dataset) -> dict[str, int]:
-    """How measuring ended: cells, converged, capped, drift, undecided; cells with data only."""
-    there = np.isfinite(centre(summary))
+    """How cells ended: cells, converged, capped, drift, undecided; only cells with data."""
+    measured = np.isfinite(centre(summary))
     if "status" not in summary:
-        return {"cells": int(there.sum())}
+        return {"cells": int(measured.sum())}
     return status_counts(summary["status"].values)
 
 
 def values(summary: xr.Dataset) -> dict[str, Any]:
-    """The numbers of `net run` and `net show` for --json: counts, median_s {min, median, max}, slow_links,
-    classes.
-    """
+    """The numbers of `net run` and `net show` for --json: counts, median_s {min, median, max}, slow_links, classes."""
     cells = centre(summary)
-    there = cells[np.isfinite(cells)]
+    measured = cells[np.isfinite(cells)]
     median = {
-        "min": float(there.min()) if there.size else None,
-        "median": float(np.median(there)) if there.size else None,
-        "max": float(there.max()) if there.size else None,
+        "min": float(measured.min()) if measured.size else None,
+        "median": float(np.median(measured)) if measured.size else None,
+        "max": float(measured.max()) if measured.size else None,
     }
     return {
         **counts(summary),
@@ -85,12 +83,12 @@ def class_rows(summary: xr.Dataset) -> list[dict[str, Any]]:
 def sentence(summary: xr.Dataset, dataset: str = "FILE") -> str:
     """The verdict in one sentence."""
     cells = centre(summary)
-    there = cells[np.isfinite(cells)]
-    if not there.size:
+    measured = cells[np.isfinite(cells)]
+    if not measured.size:
         return "No delay was measured."
     ranks, size = summary.sizes["src"], summary["size"].values
-    middle = float(np.median(there))
-    spread = f"{format_duration(float(there.min()))} to {format_duration(float(there.max()))}"
+    middle = float(np.median(measured))
+    spread = f"{format_duration(float(measured.min()))} to {format_duration(float(measured.max()))}"
     parts = [
         f"{ranks} ranks, {sizes_text(size)}: median delay {format_duration(middle)} ({spread} between cells)"
     ]
@@ -108,23 +106,22 @@ def sentence(summary: xr.Dataset, dataset: str = "FILE") -> str:
     ):
         one = float(summary.attrs.get("detectable_slowdown_one_size", np.nan))
         where = f"at all sizes, or {one:.0%} at one, " if np.isfinite(one) and len(size) > 1 else ""
-        parts.append(f"no slow link (one {detectable:.0%} slower {where}would have been found)")
-    told = counts(summary)
+        parts.append(f"no slow link (one that is {detectable:.0%} slower {where}is detectable)")
+    count_of = counts(summary)
     if not _enough(summary):
-        few = f"only {told['converged']}" if told["converged"] else "none"
-        parts.append(f"{few} of {told['cells']} cells converged: {advice(summary)}")
-    elif told.get("converged", told["cells"]) < told["cells"]:
-        parts.append(f"{told['converged']} of {told['cells']} cells converged")
+        few = f"only {count_of['converged']}" if count_of["converged"] else "none"
+        parts.append(f"{few} of {count_of['cells']} cells converged: {advice(summary)}")
+    elif count_of.get("converged", count_of["cells"]) < count_of["cells"]:
+        parts.append(f"{count_of['converged']} of {count_of['cells']} cells converged")
     if oversubscribed(summary):
-        parts.append("ranks shared cores, so another run may differ by more than its intervals say")
+        parts.append("ranks shared cores, so another run may differ by more than the intervals show")
     return "; ".join(parts) + "."
 
 
 def sound(summary: xr.Dataset) -> bool:
-    """Whether at least half of the cells are known as well as their rule asked, and no ranks shared cores.
+    """Whether at least half of the cells have the precision of their rule, and no ranks shared cores.
 
-    True where no rule decided. A run that is not sound may name slow links, but its clean bill of health is worth
-    nothing.
+    True if no rule decided. A run that is not sound may report slow links, but "no slow link" means nothing for it.
     """
     if oversubscribed(summary):
         return False
@@ -136,49 +133,53 @@ def _enough(summary: xr.Dataset) -> bool:
 
 
 def doubt(summary: xr.Dataset) -> str:
-    """In three words why a clean verdict is worth little; "" where it is worth its name."""
+    """The reason, in three words, why a clean verdict means little; "" if it is reliable."""
     if sound(summary):
         return ""
-    told = counts(summary)
+    count_of = counts(summary)
     if _enough(summary):
         return "Ranks shared cores"
-    return f"{told['converged']} of {told['cells']} converged" if told["converged"] else "Nothing converged"
+    return (
+        f"{count_of['converged']} of {count_of['cells']} converged"
+        if count_of["converged"]
+        else "Nothing converged"
+    )
 
 
-# What a budget or a precision is rounded up to.
+# Steps to which a budget or a precision is rounded up.
 TIMES_S = (30, 60, 120, 300, 600, 1200, 1800, 3600)
-PRECISIONS = (0.02, 0.05, 0.1, 0.2)  # who asks for less than that asks for nothing
+PRECISIONS = (0.02, 0.05, 0.1, 0.2)  # coarser precisions are useless
 
 
 def advice(summary: xr.Dataset) -> str:
-    """What to type so that more cells converge, from what kept most of them from it."""
-    told = counts(summary)
-    worst = max(("undecided", "capped", "drift"), key=lambda name: told.get(name, 0))
+    """The options that make more cells converge, from the most frequent reason why they did not."""
+    count_of = counts(summary)
+    worst = max(("undecided", "capped", "drift"), key=lambda name: count_of.get(name, 0))
     if worst == "drift":
         return "delays drifted, so measure again when the machine is quiet"
     asked, known = _asked(summary), _known_to(summary)
     coarser = next((p for p in PRECISIONS if p > max(asked, known)), None) if asked and known else None
-    less = f" or ask for less (--rule ci:{coarser * 100:g}%)" if coarser else ""
+    less = f" or use a coarser one (--rule ci:{coarser * 100:g}%)" if coarser else ""
     if not (asked and known):
         less = " or choose a coarser --rule"
     if "sonde survey" in str(summary.attrs.get("command", "")):  # it has no --rule
         less = ""
     if worst == "capped":
-        return f"let each take more samples (--cap){less}"
-    # An interval narrows with the root of the time spent.
+        return f"allow more samples per cell (--cap){less}"
+    # An interval narrows with the root of the spent time.
     longer = _budget(summary) * (known / asked) ** 2 if asked and known else 0.0
     time = next((t for t in TIMES_S if t >= longer), None) if longer else None
     return f"measure longer (--budget{f' {_round_time(time)}' if time else ''}){less}"
 
 
 def _asked(summary: xr.Dataset) -> float:
-    """The precision a ci rule was given; 0 of every other rule."""
+    """The precision of a ci rule; 0 for every other rule."""
     found = re.match(r"ci:([\d.]+)%", str(summary.attrs.get("rule", "")))
     return float(found[1]) / 100 if found else 0.0
 
 
 def _known_to(summary: xr.Dataset) -> float:
-    """Three quarters of the medians are known to this or better; 0 without intervals."""
+    """The precision that three quarters of the medians have; 0 without intervals."""
     if not {"median", "median_low", "median_high"} <= set(summary.variables):
         return 0.0
     half = ((summary["median_high"] - summary["median_low"]) / (2 * summary["median"])).values
@@ -187,7 +188,7 @@ def _known_to(summary: xr.Dataset) -> float:
 
 
 def _budget(summary: xr.Dataset) -> float:
-    """The --budget that the run's command gave, s; 0 without one."""
+    """The --budget of the run's command, s; 0 without one."""
     found = re.search(r"--budget[ =](\S+)", str(summary.attrs.get("command", "")))
     try:
         return parse_duration(found[1]) if found else 0.0
@@ -200,9 +201,7 @@ def _round_time(time_s: float) -> str:
 
 
 def findings(summary: xr.Dataset, dataset: str = "FILE") -> list[Finding]:
-    """Slow links, ranks and hosts, worst first; none where ranks shared cores, which slows pairs by
-    itself.
-    """
+    """Slow links, ranks and hosts, worst first; none if ranks shared cores, because sharing itself slows pairs."""
     out: list[Finding] = []
     if oversubscribed(summary):
         return out
@@ -229,7 +228,7 @@ LINK = (
     "slow",
     "of",
 )
-"""Columns of the table of slow links, ranks and hosts; files of before December 2026 lack the last two."""
+"""Columns of the table of slow links, ranks and hosts; files from before December 2026 lack the last two."""
 
 
 def _slow(row: dict[str, Any], ranks: int, directed: bool, dataset: str) -> Finding:
@@ -270,8 +269,8 @@ def _slow(row: dict[str, Any], ranks: int, directed: bool, dataset: str) -> Find
 
 
 def oversubscribed(summary: xr.Dataset) -> bool:
-    """Whether more ranks ran than cores, and that slows pairs: where a pair has the machine for itself, ranks of nodes
-    that share a kernel only wait, and give way.
+    """Whether more ranks than cores ran, in a way that slows pairs. If a pair has the machine for itself, ranks of
+    nodes that share a kernel only wait, and yield their cores.
     """
 
     def holds(name: str) -> bool:
@@ -283,7 +282,7 @@ def oversubscribed(summary: xr.Dataset) -> bool:
 
 
 def warnings(summary: xr.Dataset) -> list[Warning]:
-    """What a reader of this summary must know, in order of weight."""
+    """Warnings for a reader of this summary, the most important first."""
     out: list[Warning] = []
     slow = summary.sizes.get("link", 0)
     if slow and oversubscribed(summary):
@@ -301,8 +300,8 @@ def warnings(summary: xr.Dataset) -> list[Warning]:
         out.append(
             Warning(
                 "net.sampled_cells",
-                f"laws, cycles and periodic outliers were looked for in {fitted} of {measured} cells",
-                "the pairs shown are among them, the others drawn at random; medians are of all cells",
+                f"laws, cycles and periodic outliers were analysed in {fitted} of {measured} cells",
+                "these are the shown pairs and random others; medians cover all cells",
             )
         )
     for name, what in (("cyclic", "cycles in their delays"), ("outlier", "outliers at regular times")):
@@ -315,7 +314,7 @@ def warnings(summary: xr.Dataset) -> list[Warning]:
             out.append(
                 Warning(
                     f"net.{name}",
-                    f"{int(found.sum())} of {looked} cells looked at show {what}, {text}; the clearest is "
+                    f"{int(found.sum())} of {looked} analysed cells show {what}, {text}; the clearest is "
                     f"{clearest}, every {_period(first)}",
                     FAST_HINT if period_s < FAST_S else SLOW_HINT,
                 )
@@ -333,8 +332,10 @@ def _clocks(summary: xr.Dataset) -> list[Warning]:
         return []
     known = summary["clock_error"].values.astype(float) if "clock_error" in summary else np.array([np.nan])
     if not np.isfinite(known).any():
-        text = "one-way delays, and nothing says how far the clocks of their ranks are apart"
-        return [Warning("net.unknown_clocks", f"{text}: a direction may look slower by that", ROUND_TRIPS)]
+        text = "one-way delays with unknown errors of the ranks' clocks"
+        return [
+            Warning("net.unknown_clocks", f"{text}: a direction may look slower because of them", ROUND_TRIPS)
+        ]
     error = float(np.nanmax(np.abs(known)))
     delays = centre(summary)
     delay = float(np.nanmedian(delays)) if np.isfinite(delays).any() else np.nan
@@ -344,17 +345,17 @@ def _clocks(summary: xr.Dataset) -> list[Warning]:
         Warning(
             "net.clock_error",
             f"one-way delays: each clock is known to ±{format_duration(error)}, and the median delay is "
-            f"{format_duration(delay)}: classes and slow links rest on the mean of both directions, and on their "
-            "difference only where clocks cannot explain it",
+            f"{format_duration(delay)}: classes and slow links use the mean of both directions, and their "
+            "difference only if clocks cannot explain it",
             ROUND_TRIPS,
         )
     ]
 
 
 def _events(summary: xr.Dataset) -> list[Warning]:
-    """One warning for all moments at which the machine changed: how many, the largest, up to three.
+    """One warning about all moments at which the machine changed: their number, the largest, up to three.
 
-    /summary keeps every one of them.
+    /summary contains all of them.
     """
     count = summary.sizes.get("event", 0)
     if not count:
@@ -362,31 +363,29 @@ def _events(summary: xr.Dataset) -> list[Warning]:
     t, ratio, share = (summary[f"event_{name}"].values.astype(float) for name in ("t", "ratio", "share"))
     order = sorted(range(count), key=lambda k: -abs(np.log(ratio[k])))
 
-    def told(k: int) -> str:
+    def description(k: int) -> str:
         return f"from {format_duration(t[k])} on delays are {ratio[k]:.2f} times what they were"
 
     first = order[0]
     if count == 1:
-        text = f"{told(first)}, in {share[first]:.0%} of cells at once"
+        text = f"{description(first)}, in {share[first]:.0%} of cells at once"
     else:
         others = [f"{ratio[k]:.2f} times from {format_duration(t[k])} on" for k in order[1:3]]
-        text = f"delays of most cells changed together {count} times; the largest: {told(first)}, in "
+        text = f"delays of most cells changed together {count} times; the largest: {description(first)}, in "
         text += f"{share[first]:.0%} of cells; {'then' if count <= 3 else 'next'}: {', '.join(others)}"
     return [
-        Warning(
-            "net.machine_event", text, "medians mix these states; measure again when the machine is quiet"
-        )
+        Warning("net.machine_event", text, "medians mix these states; measure again when the machine is idle")
     ]
 
 
 RHYTHMS = {"cyclic": "cycles", "outlier": "periodic_outliers"}
-"""Findings in single delays, by the name of its variables: key of --json."""
+"""Findings in single delays: the key of --json by the name of their variables."""
 
 
 def rhythms(summary: xr.Dataset) -> dict[str, list[dict[str, Any]]]:
     """Cycles of delays and outliers at regular times, the clearest first, by the keys of RHYTHMS.
 
-    Of each: src, dst, size (B), p; period_s, or period_samples where samples have no times (else None); of outliers
+    Each has src, dst, size (B), p; period_s, or period_samples if samples have no times (else None); for outliers also
     share, of the samples.
     """
     out: dict[str, list[dict[str, Any]]] = {}
@@ -422,8 +421,8 @@ def _period(row: dict[str, Any]) -> str:
 def jump_rows(summary: xr.Dataset) -> list[dict[str, Any]]:
     """Message lengths at which delays change course, those of whole classes first.
 
-    Of each: src and dst, of a whole class None; link_class, of a pair None; size_low and size_high (B), the lengths
-    between which it is; height_s; ratio; share, of the class's pairs that show it; p.
+    Each has src and dst, None for a whole class; link_class, None for a pair; size_low and size_high (B), the lengths
+    around it; height_s; ratio; share of the class's pairs that show it; p.
     """
     if not summary.sizes.get("jump", 0):
         return []
@@ -452,11 +451,11 @@ def jump_rows(summary: xr.Dataset) -> list[dict[str, Any]]:
 
 JUMP_COLUMNS = ("src", "dst", "class", "size_low", "size_high", "height", "ratio", "share", "p")
 RHYTHM_TITLE = "Cycles, periodic outliers and jumps"
-MAX_RHYTHM_ROWS = 5  # of each kind, on a terminal
+MAX_RHYTHM_ROWS = 5  # per kind, on a terminal
 
 
 def rhythm_table(summary: xr.Dataset) -> Table | None:
-    """Cycles, outliers at regular times and jumps, with pair and length; None where there is nothing of the kind."""
+    """Cycles, outliers at regular times and jumps, with pair and length; None if there are none of these."""
     rows: list[tuple[str, ...]] = []
     more: list[str] = []
 
@@ -491,7 +490,7 @@ def rhythm_table(summary: xr.Dataset) -> Table | None:
 
 
 def _usual_period(summary: xr.Dataset, name: str, found: np.ndarray) -> tuple[str, float]:
-    """ "typically every 1.25 s" and its s; in samples where these have no times, and then NaN s."""
+    """ "typically every 1.25 s" and the period in s; in samples if there are no times, and then NaN s."""
     for unit in ("period", "samples"):
         if f"{name}_{unit}" in summary:
             period = summary[f"{name}_{unit}"].values[found]
@@ -501,7 +500,7 @@ def _usual_period(summary: xr.Dataset, name: str, found: np.ndarray) -> tuple[st
                 if unit == "period":
                     return f"typically every {format_duration(usual)}", usual
                 return f"typically every {usual:.3g} samples", float("nan")
-    return "of no common period", float("nan")
+    return "without a common period", float("nan")
 
 
 def _discoveries(summary: xr.Dataset, name: str) -> np.ndarray | None:
@@ -517,7 +516,7 @@ def _discoveries(summary: xr.Dataset, name: str) -> np.ndarray | None:
 
 
 def tables(summary: xr.Dataset) -> list[Table]:
-    """Tables for the terminal: delays by size, and link classes where there are several."""
+    """Tables for the terminal: delays by size, and link classes if there are several."""
     out = [_by_size(summary)]
     if summary.sizes.get("link_class", 0) > 1:
         out.append(_by_class(summary))
@@ -575,7 +574,7 @@ def _by_class(summary: xr.Dataset) -> Table:
 
 
 def _interval(low: float, high: float) -> str:
-    """ "2.03–2.04 µs", or "960 ns–1.04 µs": short, so that the table keeps to 80 columns."""
+    """ "2.03–2.04 µs", or "960 ns–1.04 µs": short, so that the table fits 80 columns."""
     if not np.isfinite([low, high]).all():
         return "–"
     (a, _, unit), b = format_duration(low).rpartition(" "), format_duration(high)
@@ -583,7 +582,7 @@ def _interval(low: float, high: float) -> str:
 
 
 def pair_table(summary: xr.Dataset, src: int, dst: int) -> Table:
-    """One pair at every size: median with its interval, quantiles, samples, and what is expected of it.
+    """One pair at every size: median with its interval, quantiles, samples, and its expected value.
 
     Raises
     ------
@@ -593,7 +592,7 @@ def pair_table(summary: xr.Dataset, src: int, dst: int) -> Table:
     if not (0 <= src < ranks and 0 <= dst < ranks):
         raise UsageError(
             "net.bad_pair",
-            f"pair {src},{dst}: there are {ranks} ranks, 0 to {ranks - 1}",
+            f"pair {src},{dst}: the ranks are 0 to {ranks - 1}",
             "give a pair as 0,1",
         )
     rows = []
@@ -620,5 +619,5 @@ def pair_table(summary: xr.Dataset, src: int, dst: int) -> Table:
     host = summary["host"].values if "host" in summary else None
     where = f" ({host[src]} to {host[dst]})" if host is not None and (host[src] or host[dst]) else ""
     head = ("size", "median", "95 % interval", "min", "95 %", "99 %", "n", "ratio")
-    note = "ratio: median over what class and ranks explain"
+    note = "ratio: median over the value expected from class and ranks"
     return Table(f"{src}→{dst}{where}", head, rows, right=(0, 1, 2, 3, 4, 5, 6, 7), note=note)

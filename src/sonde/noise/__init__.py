@@ -1,1 +1,1 @@
-"""noise: what a monitoring agent costs the jobs beside it."""
+"""noise: the cost of a monitoring agent for the jobs on the same nodes."""

@@ -1,10 +1,9 @@
-"""Agents that Sonde knows how to run: how each is started in a folder of its own, made to work, and paused.
+"""The recipes of agents: how each agent is started in its own folder, driven, and paused.
 
-A recipe is a shell script with a few facts beside it. The script runs on the measured node, below the keeper
-(`native/noise/keeper.hpp`), with $SONDE_AGENT_DIR as its scratch folder; it writes its configuration there and
-ends with `exec`, so that the agent is the process that the keeper watches. It needs no root, touches nothing
-outside of its folder, and where the agent listens it takes a free port of the loopback and writes it to
-$SONDE_AGENT_DIR/port.
+A recipe is a shell script with some properties. The script runs on the measured node, as a child of the supervisor
+(`native/noise/keeper.hpp`), with $SONDE_AGENT_DIR as its scratch folder. It writes its configuration there and ends
+with `exec`, so that the agent is the process that the supervisor watches. It needs no root and changes nothing outside
+its folder. If the agent listens, it takes a free port of the loopback and writes it to $SONDE_AGENT_DIR/port.
 
     plan = plan_for("node-exporter", period_s=1.0)
     [*command_of_the_detector, *plan.argv()]
@@ -30,15 +29,14 @@ LEAST_PERIOD_S, LONGEST_PERIOD_S = 0.01, 3600.0
 class Recipe:
     """How to run one agent.
 
-    name, what: as listed. script: for /bin/sh; @PERIOD_S@, @PERIOD_MS@ and @PERIOD_US@ stand for the period,
-    @LIBEXEC@ for the folder of Sonde's own programs.
-    programs: each a group of names of which one must be on PATH, /usr/sbin included, be Sonde's own, or be a path.
-    packages: by family of distributions ("debian", "fedora", "suse", "arch"). period_s: how often it works
-    when nothing else is asked for, s. usual_s: how often it works where it is installed and left alone, s.
-    drive: what makes it work; "" where it has a timer of its own. work: below the scratch folder, a pattern
-    of files that grow as it works. topic: what it publishes as it works, on the bus of bus.xml in the scratch
-    folder. daemons: names of its processes where it runs as a service. tested:
-    whether Sonde's own tests run it. notes: what to know before its cost is believed.
+    name, what: as in the list of agents. script: for /bin/sh; @PERIOD_S@, @PERIOD_MS@ and @PERIOD_US@ stand for the
+    period, @LIBEXEC@ for the folder of Sonde's own programs. programs: groups of names; one of each group must be on
+    PATH (with /usr/sbin), be one of Sonde's own programs, or be an existing path. packages: by family of distributions
+    ("debian", "fedora", "suse", "arch"). period_s: its default period in a measurement, s. usual_s: its period in
+    normal use, s. drive: the action that makes it work; "" where it has its own timer. work: a pattern of files, below
+    the scratch folder, that grow as it works. topic: the topic on which it publishes as it works, on the bus of bus.xml
+    in the scratch folder. daemons: names of its processes where it runs as a service. tested: whether Sonde's own tests
+    run it. notes: facts that a reader must know about its measured cost.
     """
 
     name: str
@@ -68,9 +66,9 @@ class Recipe:
         return filled.replace("@PERIOD_US@", str(max(1, round(period_s * 1e6))))
 
     def install(self, family: str) -> str:
-        """What root types to have it on a family of distributions; "" where no package is known.
+        """The command with which root installs it on a family of distributions; "" where no package is known.
 
-        The variables keep Debian's packages from starting it as a service, which would disturb what is measured.
+        The variables prevent Debian's packages from starting it as a service, which would disturb the measurement.
         """
         if family not in self.packages or family not in INSTALL:
             return ""
@@ -78,11 +76,11 @@ class Recipe:
         return f"{quiet}{INSTALL[family]} {self.packages[family]}"
 
 
-# A daemon's program is where only root's PATH leads.
+# The programs of daemons are in folders that only root has on PATH.
 _PATH = "PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin\n"
 
-# The ports below 32768, from where Linux gives ports to clients. What takes it meanwhile makes the agent end, and
-# its log says why.
+# Ports below 32768; from there on Linux gives ports to clients. If another program takes the port in the meantime, the
+# agent ends, and its log shows why.
 _FREE_PORT = """
 free_port() {
   n=0
@@ -120,7 +118,7 @@ exec "$program" --web.listen-address="127.0.0.1:$port"
 """
 )
 
-# Plug-ins come in packages of their own on some distributions; one that is not there is left out.
+# On some distributions plug-ins have their own packages; a plug-in that is not installed is left out.
 _COLLECTD = (
     _PATH
     + _FIRST_OF
@@ -131,7 +129,7 @@ plugins=$("$program" -h | sed -n 's/^ *Plugin directory *//p')
   printf 'BaseDir "%s"\\nPIDFile "%s/pid"\\n' "$SONDE_AGENT_DIR" "$SONDE_AGENT_DIR"
   printf 'Hostname "node"\\nFQDNLookup false\\nInterval @PERIOD_S@\\n'
   for name in csv contextswitch cpu df disk entropy interface irq load memory processes swap users vmem; do
-    # One plug-in whose library is not installed would keep all of it from starting.
+    # A plug-in whose library is not installed would prevent the start of collectd.
     [ -e "$plugins/$name.so" ] || continue
     ldd "$plugins/$name.so" | grep -q 'not found' || echo "LoadPlugin $name"
   done
@@ -141,9 +139,9 @@ exec "$program" -f -C "$SONDE_AGENT_DIR/collectd.conf"
 """
 )
 
-# PCP finds all its places through variables, so that a second one runs beside an installed one. PMDAs give up
-# root for the user pcp, who must get into the folder. The names of metrics are put together in the folder
-# where the installed ones are not yet, or belong to another version. pmlogger is watched: it has the timer.
+# PCP takes all its paths from variables, so a second one can run while an installed one also runs. PMDAs change from
+# root to the user pcp, so this user needs access to the folder. The names of metrics are built in the folder if the
+# installed ones are missing or belong to another version. The supervisor watches pmlogger, because it has the timer.
 _PCP = """
 . "${PCP_DIR-}/etc/pcp.env" || exit 127
 dir=$SONDE_AGENT_DIR
@@ -152,8 +150,8 @@ export PCP_VAR_DIR="$dir/var" PCP_RUN_DIR="$dir/run" PCP_TMP_DIR="$dir/tmp" PCP_
 export PCP_TMPFILE_DIR="$dir/tmp" PCP_ARCHIVE_DIR="$dir/logs" PMLOGGER_LOCAL=1 PCP_DERIVED_CONFIG=
 mkdir -p "$dir/var" "$dir/run" "$dir/tmp/pmlogger" "$dir/logs/pmcd" || exit 1
 chmod 711 "$dir" "$dir/var" "$dir/run" "$dir/tmp"
-for there in "$var"/*; do
-  case ${there##*/} in pmns | tmp) ;; *) ln -s "$there" "$dir/var/" ;; esac
+for entry in "$var"/*; do
+  case ${entry##*/} in pmns | tmp) ;; *) ln -s "$entry" "$dir/var/" ;; esac
 done
 if [ -s "$var/pmns/root" ] && [ ! -e "$var/pmns/.NeedRebuild" ]; then
   ln -s "$var/pmns" "$dir/var/pmns"
@@ -180,9 +178,9 @@ log mandatory on every @PERIOD_MS@ msec {
   filesys.used filesys.free
 }
 END
-# A pmlogger that is stopped before its first sample may die of it ("pmGetInDom: IPC protocol failure", 1 in 38). That
-# sample comes at once, and is much larger than the label an archive begins with. Without root there may be no metric
-# at all to sample (see the notes below), which is waited for no longer than 2 s.
+# A pmlogger that is stopped before its first sample may die ("pmGetInDom: IPC protocol failure", 1 in 38). The first
+# sample comes at once, and is much larger than the label at the begin of an archive. Without root there may be no
+# metric to sample (see the notes below), so the wait for the sample ends after 2 s.
 (
   n=0
   until [ -e "$dir/archive.0" ]; do
@@ -276,8 +274,8 @@ exec "$program" -F -x "sock:$port:127.0.0.1" -c "$SONDE_AGENT_DIR/ldmsd.conf" -r
 """
 )
 
-# It sets nothing: read_only is said of all hardware. Its domain is its own, on the loopback, so that it meets no bus
-# of this machine. What follows writes [[node-manager.hardware]].
+# It sets nothing: all hardware is read_only. It has its own domain on the loopback, so it meets no other bus of this
+# machine. The next part of the script writes [[node-manager.hardware]].
 _NODE_MANAGER = """
 PATH=$PATH:@LIBEXEC@
 command -v sonde-powerd >/dev/null || {
@@ -306,7 +304,7 @@ END
 """
 
 _NODE_MANAGER_RUNS = """
-# It says on standard output that it is ready.
+# It reports on standard output that it is ready.
 (
   n=0
   until grep -qs '"ready"' "$dir/events" || [ "$n" -ge 600 ]; do
@@ -321,10 +319,10 @@ exec sonde-powerd node-manager --config "$dir/power.toml" >"$dir/events"
 _SENSORS = """
 for kind in powercap cpufreq; do
   case $kind in
-    powercap) there=$sys/class/powercap/intel-rapl:0/energy_uj ;;
-    cpufreq) there=$sys/devices/system/cpu/cpufreq/policy0/scaling_cur_freq ;;
+    powercap) file=$sys/class/powercap/intel-rapl:0/energy_uj ;;
+    cpufreq) file=$sys/devices/system/cpu/cpufreq/policy0/scaling_cur_freq ;;
   esac
-  [ -r "$there" ] || continue
+  [ -r "$file" ] || continue
   printf '[[node-manager.hardware]]\\nkind = "%s"\\nroot = "%s"\\nread_only = true\\n' "$kind" "$sys"
 done >>"$dir/power.toml"
 """
@@ -334,8 +332,8 @@ printf '[[node-manager.hardware]]\\nkind = "simulated"\\nread_only = true\\n' >>
 """
 
 _NOT_HEARD = (
-    "Nobody hears its telemetry here: what sending it costs is not measured thereby. make bench-power measures its "
-    "CPU with a system manager and a listener, and without."
+    "Its telemetry has no receiver here, so the cost of sending it is not measured. make bench-power measures its CPU "
+    "time with and without a system manager and a listener."
 )
 
 RECIPES: tuple[Recipe, ...] = (
@@ -356,10 +354,11 @@ RECIPES: tuple[Recipe, ...] = (
         drive="http://127.0.0.1:{port}/metrics",
         daemons=("prometheus-node-exporter", "node_exporter"),
         notes=(
-            "It works when it is scraped, and only then: its cost goes with the scrapes. Prometheus scrapes once a "
-            "minute by default, 15 s in its example configuration; scraped each second it costs 60 or 15 times that.",
-            "The client's side of a scrape runs here too and is reported apart; in production it runs elsewhere.",
-            "It runs with its default collectors; options of /etc/default are not read.",
+            "It works only when it is scraped, so its cost is proportional to the number of scrapes. Prometheus "
+            "scrapes once a minute by default, every 15 s in its example configuration; scraped every second, the "
+            "agent costs 60 or 15 times as much.",
+            "The client of a scrape also runs here and is reported separately; in production it runs elsewhere.",
+            "It runs with its default collectors; options in /etc/default are not read.",
         ),
     ),
     Recipe(
@@ -379,9 +378,9 @@ RECIPES: tuple[Recipe, ...] = (
         work="csv/**/*",
         daemons=("collectd",),
         notes=(
-            "It reads each 10 s by default. Its plug-ins are read by five threads at nearly the same time.",
-            "CSV stands for whatever it writes to; a network or RRD output costs otherwise.",
-            "After a pause longer than its interval every plug-in is read at once, and its clock begins anew.",
+            "It reads every 10 s by default. Five threads read its plug-ins at nearly the same time.",
+            "It writes CSV here; a network or RRD output has a different cost.",
+            "After a pause longer than its interval, it reads all plug-ins at once, and its interval starts again.",
         ),
     ),
     Recipe(
@@ -398,9 +397,9 @@ RECIPES: tuple[Recipe, ...] = (
         daemons=("pmcd", "pmlogger"),
         notes=(
             "pmlogger samples once a minute by default.",
-            "The PMDAs are those of the node's own pmcd.conf; about 20 trees of metrics are logged, processes are not.",
-            "Without root the PMDAs that need it are missing, and what they would cost with them: on Debian the one of "
-            "the kernel's metrics is among them, and nothing is logged.",
+            "The PMDAs are those of the node's own pmcd.conf. About 20 trees of metrics are logged, without processes.",
+            "Without root, the PMDAs that need root are missing, and so is their cost. On Debian this includes the "
+            "PMDA of the kernel's metrics, so nothing is logged.",
         ),
     ),
     Recipe(
@@ -417,9 +416,9 @@ RECIPES: tuple[Recipe, ...] = (
         daemons=("netdata",),
         tested=False,
         notes=(
-            "It samples each second by default, in whole seconds; a dashboard that is being looked at costs more.",
-            "Its history is kept in memory, and not on disk as by default.",
-            "The name of a semaphore of its (32 bytes) stays in /dev/shm; it takes it up again at its next start.",
+            "It samples every second by default, in whole seconds; an open dashboard increases its cost.",
+            "Its history is stored in memory here; by default it is stored on disk.",
+            "The name of its semaphore (32 bytes) stays in /dev/shm; its next start uses it again.",
         ),
     ),
     Recipe(
@@ -434,7 +433,9 @@ RECIPES: tuple[Recipe, ...] = (
         work="metrics",
         daemons=("telegraf",),
         tested=False,
-        notes=("It collects each 10 s by default. Its packages come from its makers, repos.influxdata.com.",),
+        notes=(
+            "It collects every 10 s by default. Its packages come from its makers, repos.influxdata.com.",
+        ),
     ),
     Recipe(
         "ldms",
@@ -449,13 +450,13 @@ RECIPES: tuple[Recipe, ...] = (
         tested=False,
         notes=(
             "Sites choose its period, mostly 1 s to 60 s.",
-            "Nobody fetches its sets here; an aggregator's fetch over RDMA costs the node next to nothing, over a "
-            "socket a wake-up more.",
+            "Its sets have no reader here. An aggregator that reads them over RDMA costs the node nearly nothing; over "
+            "a socket it costs one more wake-up.",
         ),
     ),
     Recipe(
         "node-manager",
-        "Sonde's own node manager, which reads this node's RAPL and frequencies and sets nothing",
+        "Sonde's own node manager; it reads this node's RAPL and frequencies and sets nothing",
         _NODE_MANAGER + _SENSORS + _NODE_MANAGER_RUNS,
         (("sonde-powerd",), ("/sys/class/powercap/intel-rapl:0/energy_uj",)),
         {},
@@ -465,14 +466,14 @@ RECIPES: tuple[Recipe, ...] = (
         topic="Monitor_report_node_telemetry",
         daemons=("sonde-powerd",),
         notes=(
-            "It reports each 30 s by default, and looks after its caps each second.",
-            "Without root the energy counters of most kernels cannot be read, and then it does not start.",
+            "It reports every 30 s by default, and checks its caps every second.",
+            "Without root, the energy counters of most kernels cannot be read; then it does not start.",
             _NOT_HEARD,
         ),
     ),
     Recipe(
         "node-manager-simulated",
-        "Sonde's own node manager with simulated hardware: what it costs without reading any",
+        "Sonde's own node manager with simulated hardware: its cost without reading hardware",
         _NODE_MANAGER + _SIMULATED + _NODE_MANAGER_RUNS,
         (("sonde-powerd",),),
         {},
@@ -482,8 +483,8 @@ RECIPES: tuple[Recipe, ...] = (
         topic="Monitor_report_node_telemetry",
         daemons=("sonde-powerd",),
         notes=(
-            "The hardware is simulated: what reading a counter costs, and where it is read, is not in it.",
-            "It reports each 30 s by default, and looks after its caps each second.",
+            "The hardware is simulated, so the cost of reading counters is not included.",
+            "It reports every 30 s by default, and checks its caps every second.",
             _NOT_HEARD,
         ),
     ),
@@ -492,7 +493,7 @@ RECIPES: tuple[Recipe, ...] = (
 
 @dataclass(frozen=True)
 class AgentPlan:
-    """What the keeper is told. Times in s; period_s 0: not known, to be found by the detector."""
+    """The settings of one agent for the supervisor. Times in s; period_s 0: unknown, the detector measures it."""
 
     command: str
     name: str = ""
@@ -507,7 +508,7 @@ class AgentPlan:
     log: str = ""
 
     def argv(self) -> list[str]:
-        """Flags of `sonde-noise` and `sonde-keeper`."""
+        """The flags for `sonde-noise` and `sonde-keeper`."""
         flags = {
             "command": self.command,
             "pause": self.pause,
@@ -522,7 +523,7 @@ class AgentPlan:
         return [word for name, value in flags.items() if value for word in (f"--agent-{name}", value)]
 
     def with_changes(self, **changes: object) -> AgentPlan:
-        """The same with some fields changed; those that are None stay."""
+        """A copy with some fields changed; values of None change nothing."""
         return replace(self, **{name: value for name, value in changes.items() if value is not None})  # type: ignore[arg-type]
 
 
@@ -531,7 +532,7 @@ def names() -> list[str]:
 
 
 def find_recipe(name: str) -> Recipe:
-    """The recipe of that name.
+    """The recipe with this name.
 
     Raises
     ------
@@ -549,14 +550,13 @@ def find_recipe(name: str) -> Recipe:
 
 
 def recipe_for(text: str, is_program: Callable[[str], bool] = lambda word: False) -> Recipe | None:
-    """The recipe that `--agent TEXT` names, or None where it is a shell command.
+    """The recipe that `--agent TEXT` names, or None if the text is a shell command.
 
-    is_program: whether a bare word can be run; without it a word that is nearly a recipe's name is taken for
-    a misspelt one.
+    is_program: whether a single word can be run. Without it, a word similar to a recipe's name counts as misspelt.
 
     Raises
     ------
-    UsageError  noise.agent_unknown: a word nearly like a recipe, and no program. noise.agent_empty.
+    UsageError  noise.agent_unknown: a word similar to a recipe's name that is no program. noise.agent_empty.
     """
     bare = text.strip()
     if not bare:
@@ -574,20 +574,20 @@ def recipe_for(text: str, is_program: Callable[[str], bool] = lambda word: False
 def plan_for(
     text: str, period_s: float | None = None, is_program: Callable[[str], bool] = lambda word: False
 ) -> AgentPlan:
-    """What to tell the keeper for `--agent TEXT`.
+    """The settings for the supervisor for `--agent TEXT`.
 
-    period_s: how often the agent is to work, s; None: as the recipe says. Of a plain command it is only noted.
+    period_s: the period of the agent, s; None: that of the recipe. For a plain command it is only stored.
 
     Raises
     ------
-    UsageError  noise.agent_unknown, noise.agent_empty; noise.agent_period: outside 10 ms to 1 h, or, for
-    Netdata, no whole number of seconds.
+    UsageError  noise.agent_unknown, noise.agent_empty; noise.agent_period: outside 10 ms to 1 h, or, for Netdata,
+    not a whole number of seconds.
     """
     recipe = recipe_for(text, is_program)
     if period_s is not None and not LEAST_PERIOD_S <= period_s <= LONGEST_PERIOD_S:
         raise UsageError(
             "noise.agent_period",
-            f"an agent that works each {period_s:g} s cannot be measured; allowed: 10 ms to 1 h",
+            f"an agent with a period of {period_s:g} s cannot be measured; allowed: 10 ms to 1 h",
             "give --period a time such as 1s",
         )
     if recipe is None:
@@ -596,7 +596,7 @@ def plan_for(
     if recipe.name == "netdata" and period != round(period):
         raise UsageError(
             "noise.agent_period",
-            f"Netdata works in whole seconds, not each {period:g} s",
+            f"the period of Netdata must be a whole number of seconds, not {period:g} s",
             f"give --period {max(1, round(period))}s",
         )
     return AgentPlan(

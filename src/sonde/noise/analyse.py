@@ -1,4 +1,4 @@
-"""/raw of a noise run to its /summary: verdicts, size of the effect, what would have been found. Pure."""
+"""From /raw of a noise run to its /summary: verdicts, size of the effect, smallest detectable burst. Pure."""
 
 from __future__ import annotations
 
@@ -19,28 +19,31 @@ from sonde.noise.plan import LEAST_PAIRS
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999)
 SCALES = (1, 64, 1024, 16384)
-CELLS = 80  # of a folded period, as the coarse fold of native/noise/judge.cpp
-# Cells about the wake-up, in which time lost counts as the agent's at least.
+CELLS = 80  # cells of a folded period, as in the coarse fold of native/noise/judge.cpp
+# Cells around the wake-up. Time lost in them always counts as the agent's.
 WINDOW_BEFORE, WINDOW_AFTER = 1.5, 2.5
-WIDER, WIDEST = 2.0, 0.125  # each wider window that is tried is so many times as long; share of the period
-SOURCE_GAP = 0.005  # "several seconds": 2 s of some 430 s in the source's tables
+WIDER, WIDEST = (
+    2.0,
+    0.125,
+)  # each next window is this many times as long; the longest, as a share of the period
+SOURCE_GAP = 0.005  # "several seconds": 2 s of about 430 s in the tables of the source thesis
 SOURCE_LEVEL = 0.99
-BUSY = 0.05  # share of time lost in stalls with nothing on, above which a machine is not fit to be measured
-MOST_LOST = 1 - 1e-6  # a block whose every iteration is a stall
-LATE_SHARE = 0.5  # a rank was late when the kernel kept it for this share of the stall
-LATE_CELLS = 0.75  # to either side of the wake-up that was found, where late ranks are looked for
+BUSY = 0.05  # above this share of time lost in stalls with nothing on, the machine is too busy to be measured
+MOST_LOST = 1 - 1e-6  # the share lost of a block in which every iteration is a stall
+LATE_SHARE = 0.5  # a rank was late when the kernel kept it from running for this share of the stall
+LATE_CELLS = 0.75  # the search for late ranks covers this many cells on each side of the wake-up
 LATE_BLOCKS = 0.5  # a rank is named when it was late in this share of blocks,
-NAMED_SHARE = 0.6  # and in this share of what all ranks were late in
+NAMED_SHARE = 0.6  # and in this share of all cases of a late rank
 MDE_POWER, MDE_RUNS, MDE_PERMUTATIONS = 0.9, 40, 499
-# Where time is short: the fewest simulated runs; and about how many steps of a search need all of theirs.
+# For short budgets: the fewest simulated runs, and about how many steps of a search need all their runs.
 MDE_LEAST_RUNS, MDE_STEPS = 10, 4
-SEARCH = "steps of the search for the shortest burst that would have been found"
+SEARCH = "steps of the search for the smallest detectable burst"
 SECONDS, NUMBER = {"units": "s"}, {"units": "1"}
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """What of each block is compared, ranks merged. All (block,)."""
+    """The numbers of each block that are compared; ranks are merged. All (block,)."""
 
     variant: np.ndarray
     segment: np.ndarray
@@ -48,14 +51,16 @@ class Numbers:
     length: np.ndarray
     mean: np.ndarray  # s, of an iteration
     median: np.ndarray  # s
-    lost: np.ndarray  # share of the block that stalls took beyond an ordinary iteration
+    lost: np.ndarray  # share of the block that stalls took beyond the time of an ordinary iteration
 
 
 @dataclass(frozen=True)
 class Wake:
-    """When the agent wakes up: at `phase_s` of each period, of the run's time or since it was let go.
+    """The time at which the agent wakes up: `phase_s` after the begin of each period.
 
-    before, after: shares of the period about the wake-up in which time lost counts as the agent's; together 1: all.
+    Periods count from the begin of the run, or, with `from_resume`, from the moment the agent was resumed. before,
+    after: shares of the period around the wake-up in which lost time counts as the agent's. If their sum is 1, all
+    time counts.
     """
 
     period_s: float
@@ -66,25 +71,25 @@ class Wake:
 
     @property
     def whole(self) -> bool:
-        """Whether any time counts."""
+        """Whether all time counts."""
         return self.before + self.after >= 1
 
     def holds(self, phase: np.ndarray) -> np.ndarray:
-        """Whether times since the wake-up, shares of the period, lie in the window."""
+        """Whether times since the wake-up lie in the window. phase: shares of the period."""
         return np.mod(phase + self.before, 1.0) <= self.before + self.after
 
 
 def analyse(raw: xr.Dataset, deadline: Deadline | None = None) -> xr.Dataset:
-    """Everything a noise run says.
+    """The complete /summary of a noise run.
 
     Parameters
     ----------
-    raw : /raw as `sonde.noise.blocks` lays it out; its attrs hold the root attributes
-    deadline : by which it ends: the verdict first, then what would have been found, from coarse to fine
+    raw : /raw in the layout of `sonde.noise.blocks`; its attrs are the root attributes
+    deadline : the analysis ends by it: first the verdict, then the smallest detectable burst, from coarse to fine
 
     Returns
     -------
-    Dataset over variant (those besides "off"), block, quantile, scale, cell, look; see SUMMARY in the reference.
+    Dataset over variant (all but "off"), block, quantile, scale, cell, look; see SUMMARY in the reference.
     """
     attrs = raw.attrs
     numbers = numbers_of(raw)
@@ -151,16 +156,16 @@ def analyse(raw: xr.Dataset, deadline: Deadline | None = None) -> xr.Dataset:
     )
     data |= case_means(numbers, len(names))
     for name, attributes in (
-        ("keeping_share", NUMBER | {"long_name": "what keeping every iteration adds to the loop"}),
-        ("keeping_low", NUMBER | {"long_name": "its 95 % interval, low end"}),
-        ("keeping_high", NUMBER | {"long_name": "its 95 % interval, high end"}),
+        ("keeping_share", NUMBER | {"long_name": "cost of recording every iteration, a share of the loop"}),
+        ("keeping_low", NUMBER | {"long_name": "low end of its 95 % interval"}),
+        ("keeping_high", NUMBER | {"long_name": "high end of its 95 % interval"}),
     ):
         data[name] = ((), float(np.nanmedian(raw[name].values)), attributes)
     summary = xr.Dataset(
         data,
         coords={
-            "variant": ("variant", np.array(names[1:], dtype="U"), {"long_name": "what was on, besides off"}),
-            "case": ("case", names, {"long_name": "what was on, off included"}),
+            "variant": ("variant", np.array(names[1:], dtype="U"), {"long_name": "variant, without off"}),
+            "case": ("case", names, {"long_name": "variant, off included"}),
             "quantile": ("quantile", np.array(QUANTILES), NUMBER | {"long_name": "quantile"}),
             "scale": ("scale", np.array(SCALES), NUMBER | {"long_name": "nodes"}),
             "cell": (
@@ -202,82 +207,85 @@ DIMS = {
 }
 
 TEXTS = {
-    "p": ("1", "p of the run, all looks paid for"),
+    "p": ("1", "p of the run, adjusted for all interim tests"),
     "p_adjusted": ("1", "p, adjusted for the number of variants (Holm)"),
     "detected": ("1", "whether p_adjusted is at most alpha"),
-    "detected_s": ("s", "time since the run began at which it was detected; NaN: it was not"),
+    "detected_s": ("s", "time of the detection since the run began; NaN: not detected"),
     "p_fold": ("1", "p of the folded stalls at the last look"),
     "p_ranked": ("1", "p of the ranked blocks at the last look"),
     "z_fold": ("1", "largest standardised cell of the fold"),
     "z_ranked": ("1", "largest standardised rank sum"),
     "period": ("s", "period at which the fold was largest"),
     "phase": ("s", "phase at which the fold was largest"),
-    "from_resume": ("1", "whether the phase counts from when the agent was let go"),
-    "feature": ("1", "which of the ranked numbers was largest"),
+    "from_resume": ("1", "whether the phase counts from the moment the agent was resumed"),
+    "feature": ("1", "number of the ranked feature with the largest statistic"),
     "slowdown": ("1", "slowdown: time lost in stalls and change of the typical iteration"),
-    "slowdown_low": ("1", "its 95 % interval, low end"),
-    "slowdown_high": ("1", "its 95 % interval, high end"),
-    "stalls": ("1", "share of time lost in stalls, on less off"),
-    "stalls_low": ("1", "its 95 % interval, low end"),
-    "stalls_high": ("1", "its 95 % interval, high end"),
+    "slowdown_low": ("1", "low end of its 95 % interval"),
+    "slowdown_high": ("1", "high end of its 95 % interval"),
+    "stalls": ("1", "share of time lost in stalls, on minus off"),
+    "stalls_low": ("1", "low end of its 95 % interval"),
+    "stalls_high": ("1", "high end of its 95 % interval"),
     "typical": ("1", "change of the median iteration, a share"),
-    "typical_low": ("1", "its 95 % interval, low end"),
-    "typical_high": ("1", "its 95 % interval, high end"),
+    "typical_low": ("1", "low end of its 95 % interval"),
+    "typical_high": ("1", "high end of its 95 % interval"),
     "effect_pairs": ("1", "pairs of blocks behind the size of the effect"),
-    "effect_fresh": ("1", "whether these blocks had no part in finding it"),
-    "effect_window": ("1", "whether only stalls about the agent's wake-up count"),
+    "effect_fresh": ("1", "whether the detection did not use these blocks"),
+    "effect_window": ("1", "whether only stalls around the agent's wake-up count"),
     "window_before": (
         "1",
-        "time before the wake-up that counts as the agent's, share of the period; NaN: none found",
+        "time before the wake-up that counts as the agent's, a share of the period; NaN: no wake-up was found",
     ),
-    "window_after": ("1", "time after it that counts, share of the period"),
+    "window_after": ("1", "time after the wake-up that counts as the agent's, a share of the period"),
     "mde": (
         "1",
-        "shortest burst a period, as a share of it, that this run would have found with power 0.9; NaN: not known, as "
-        "where others work on the ranks' cores",
+        "shortest burst that this run detects with power 0.9, a share of the period; NaN: unknown, for example because "
+        "others work on the ranks' cores",
     ),
     "mde_period": ("s", "period of the bursts for which mde holds"),
     "mde_searched": (
         "1",
-        "share of the search for mde that --budget had time for; below 1 shorter bursts may be found, too",
+        "share of the search for mde that --budget had time for; below 1, shorter bursts may be detectable, too",
     ),
-    "mde_runs": ("1", "simulated runs behind each step of that search, fewer where --budget is short"),
+    "mde_runs": ("1", "simulated runs in each step of that search; fewer when --budget is short"),
     "permutations": ("1", "permutations behind p at the last look"),
-    "noisy_rank": ("1", "the rank that is late in the agent's stalls; -1: none, or several"),
-    "late_share": ("1", "share of blocks in which a rank was late at the wake-up, on less off"),
-    "late_known": ("1", "share of blocks in which some rank was"),
-    "cost": ("1", "modelled slowdown on so many nodes, agents not synchronised"),
+    "noisy_rank": ("1", "the rank that is late in the agent's stalls; -1: no rank, or several"),
+    "late_share": ("1", "share of blocks in which a rank was late at the wake-up, on minus off"),
+    "late_known": ("1", "share of blocks in which any rank was late"),
+    "cost": ("1", "modelled slowdown by number of nodes, agents not synchronised"),
     "cost_synchronised": ("1", "modelled slowdown on any number of nodes, agents synchronised"),
     "wake_lost": ("s", "time lost a period"),
-    "source_detected": ("1", "whether the source's rule tells on from off: disjoint 99 % intervals of means"),
-    "source_detected_s": ("s", "time at which it first did; NaN: never"),
+    "source_detected": ("1", "whether the source thesis's rule detects it: disjoint 99 % intervals of means"),
+    "source_detected_s": ("s", "time at which the intervals first were disjoint; NaN: never"),
     "source_gap": (
         "1",
         "gap between the two intervals at the end, as a share of the clean mean; below 0: they overlap",
     ),
-    "source_separated_s": ("s", "time at which they stood the source's several seconds apart; NaN: never"),
+    "source_separated_s": (
+        "s",
+        "time at which they first were the thesis's several seconds apart; NaN: never",
+    ),
     "agent_cpu": ("1", "CPU time of the agent, as a share of the time it was on"),
     "agent_paused": ("1", "CPU time of agents meant to be paused, as a share of that time"),
-    "agent_wakeups": ("Hz", "times a second one of its threads was put on a core"),
+    "agent_wakeups": ("Hz", "wake-ups of its threads a second"),
     "duty": (
         "1",
-        "CPU time that the noise source used in its blocks, as a share, by its own record; NaN: none",
+        "CPU time that the noise source recorded in its blocks, a share; NaN: no noise source",
     ),
-    "duty_asked": ("1", "what it was asked to use; NaN: no noise source"),
+    "duty_asked": ("1", "requested share of CPU time; NaN: no noise source"),
     "duty_bursts": ("Hz", "bursts a second in these blocks"),
-    "keeper_cpu": ("1", "CPU time of what drives it, as a share"),
-    "drives": ("1", "times it was driven"),
+    "keeper_cpu": ("1", "CPU time of the process that drives it, as a share"),
+    "drives": ("1", "number of times the agent was driven"),
     "drives_failed": ("1", "drives that failed"),
     "fold_on": ("1", "share of periods with a stall in a cell of the period, agent on"),
     "fold_off": ("1", "share of periods with a stall in a cell of the period, agent off"),
-    "fold_threshold": ("s", "what counts as a stall in the fold"),
+    "fold_threshold": ("s", "shortest time that counts as a stall in the fold"),
 }
 
 SUMMARY = {
     name: optional(("variant", *DIMS.get(name, ())), units, text, "|i1" if name == "detected" else "<f8")
     for name, (units, text) in TEXTS.items()
 }
-"""What /summary holds of each variant; a clean run has none."""
+"""The variables of /summary for each variant. A clean run has no variants."""
 
 
 def _attrs(key: str) -> dict[str, str]:
@@ -294,9 +302,10 @@ def one(
     known: dict[float, dict[str, float]],
     deadline: Deadline,
 ) -> dict[str, Any]:
-    """What is to say about one variant against off.
+    """The results for one variant, compared with off.
 
-    known: what is detectable, by period. It comes from blocks without an agent alone, so variants share it.
+    known: the smallest detectable bursts by period. They depend only on the blocks without an agent, so all variants
+    share them.
     """
     name = str(np.atleast_1d(raw["variant_name"].values)[variant])
     attrs = raw.attrs
@@ -361,7 +370,7 @@ def one(
         and detecting is not None
         and last.period_s > 0
         and last.p_fold / weight <= last.p_ranked / (1 - weight)
-        # Several sources wake up at several times: the window about one of them would leave the others out.
+        # Several sources wake up at different times. A window around one wake-up would leave out the others.
         and attrs.get("study") != "sweep"
     )
     wake = Wake(last.period_s, last.phase_s, last.from_resume) if last and windowed else None
@@ -399,10 +408,10 @@ def one(
 
 
 def recorded_looks(raw: xr.Dataset, ends: list[int], permutations: int, *, again: bool) -> list[judge.Look]:
-    """The first of the looks after `ends` blocks that need not be repeated, as the run itself recorded them.
+    """The recorded looks of the run, from the first, that need not be repeated. ends: numbers of blocks.
 
-    again: those that had all permutations are repeated all the same, from the blocks: the judge is the same code,
-    and comes to the same. One that the run ended early had what time it had, and stands.
+    again: whether to repeat the looks that had all their permutations. The judge is the same code and gives the same
+    result. A look that the run had to end early is not repeated, because it had only the time that was left.
     """
     if "look_blocks" not in raw or not _sequential(raw.attrs):
         return []
@@ -423,18 +432,18 @@ def recorded_looks(raw: xr.Dataset, ends: list[int], permutations: int, *, again
 
 
 def look_costs_s(raw: xr.Dataset) -> float:
-    """Time of all looks of the run itself, s: the same work on the same machine."""
+    """The time that all looks took during the run, s: the same work on the same machine."""
     return float(np.nansum(raw["look_cost"].values)) if "look_cost" in raw else 0.0
 
 
 def _own_period(attrs: dict[str, Any], variant: int) -> float:
-    """How often what is on in a variant works, s; 0: not known, or as the run's."""
+    """The period of the agent of a variant, s; 0: unknown, or the same as the run's."""
     periods = np.atleast_1d(attrs.get("variant_periods_s", []))
     return float(periods[variant]) if variant < periods.size else 0.0
 
 
 def case_means(numbers: Numbers, cases: int) -> dict[str, Any]:
-    """Of each variant, "off" first: mean time of an iteration over its blocks, spread, 99 % interval of the mean."""
+    """Mean time of an iteration over the blocks of each variant, its spread, and its 99 % interval; "off" is first."""
     rows = []
     for case in range(cases):
         y = numbers.mean[(numbers.variant == case) & np.isfinite(numbers.mean)]
@@ -456,9 +465,9 @@ def case_means(numbers: Numbers, cases: int) -> dict[str, Any]:
 
 
 def _found_at(raw: xr.Dataset) -> float:
-    """When the run itself found its agent, s since it began; NaN: it did not.
+    """The time at which the run itself detected its agent, s since it began; NaN: it did not.
 
-    From its looks, which also a killed run leaves.
+    It is taken from the looks, which a killed run has recorded, too.
     """
     if "look_p_so_far" not in raw:
         return float(raw.attrs.get("detected_s", math.nan))
@@ -471,7 +480,7 @@ def _sequential(attrs: dict[str, Any]) -> bool:
 
 
 def reader(raw: xr.Dataset) -> int:
-    """The rank that kept iterations most finely: its histogram and length stand for the loop."""
+    """The rank that recorded iterations most finely. Its histogram and lengths represent the loop."""
     return judge.reader(raw)
 
 
@@ -480,7 +489,7 @@ def _counts(raw: xr.Dataset) -> np.ndarray:
 
 
 def numbers_of(raw: xr.Dataset) -> Numbers:
-    """What is compared, of the blocks that all ranks completed; the others are left out with variant -1."""
+    """The numbers that are compared, of the blocks that all ranks completed. Other blocks have variant -1."""
     rank = reader(raw)
     at = {
         name: np.asarray(raw[name].isel(rank=rank).values, dtype=np.float64)
@@ -497,8 +506,9 @@ def numbers_of(raw: xr.Dataset) -> Numbers:
     lost = np.zeros(variant.size)
     block = np.asarray(raw["stall_block"].isel(rank=rank).values)
     length = np.asarray(raw["stall_length"].isel(rank=rank).values, dtype=np.float64)
-    kept = block >= 0
-    np.add.at(lost, block[kept], np.maximum(length[kept] - every * median[block[kept]], 0))
+    present = block >= 0
+    excess = np.maximum(length[present] - every * median[block[present]], 0)
+    np.add.at(lost, block[present], excess)
     with np.errstate(divide="ignore", invalid="ignore"):
         lost = lost / busy
     begin = np.nanmin(np.asarray(raw["t_begin"].values, dtype=np.float64), axis=0)
@@ -511,7 +521,7 @@ def _median(x: np.ndarray) -> float:
 
 
 def _end_times(raw: xr.Dataset, numbers: Numbers, planned: np.ndarray, ends: list[int]) -> list[float]:
-    """When each look was, s since the run began: at the end of its last block."""
+    """The time of each look, s since the run began: the end of its last block."""
     return [float(numbers.begin[planned[end - 1]] + numbers.length[planned[end - 1]]) for end in ends]
 
 
@@ -521,7 +531,10 @@ def _pairs(numbers: Numbers, blocks: np.ndarray, variant: int) -> int:
 
 
 def differences(numbers: Numbers, blocks: np.ndarray, variant: int, y: np.ndarray) -> np.ndarray:
-    """On less off, pair by pair: the k-th of each kind within a segment. Labels were drawn, so that pairing is fair."""
+    """On minus off for each pair: the k-th block of each kind within a segment.
+
+    Labels were drawn at random, so this pairing is fair.
+    """
     out: list[float] = []
     for segment in np.unique(numbers.segment[blocks]):
         here = blocks[numbers.segment[blocks] == segment]
@@ -533,9 +546,9 @@ def differences(numbers: Numbers, blocks: np.ndarray, variant: int, y: np.ndarra
 
 
 def effect(numbers: Numbers, blocks: np.ndarray, variant: int, lost: np.ndarray) -> dict[str, Any]:
-    """Size of the effect with 95 % intervals. lost: share lost in stalls, of each block.
+    """The size of the effect with 95 % intervals. lost: share of each block lost in stalls.
 
-    Slowdown and typical iteration are ratios less 1: a loop that loses half of its time takes twice as long.
+    Slowdown and typical iteration are ratios minus 1: a loop that loses half of its time takes twice as long.
     """
     with np.errstate(divide="ignore"):
         typical = np.log(numbers.median)
@@ -557,23 +570,23 @@ def effect(numbers: Numbers, blocks: np.ndarray, variant: int, lost: np.ndarray)
 def _phase(
     raw: xr.Dataset, numbers: Numbers, wake: Wake
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Of all stalls: rank, block, time since the wake-up that was found (a share of the period, centred), length."""
+    """Rank, block, time since the wake-up (a share of the period, centred) and length of all stalls."""
     ranks, blocks, phases, lengths = [], [], [], []
     origin = _resumed(raw, numbers) if wake.from_resume else np.zeros(numbers.begin.size)
     for rank in range(raw.sizes["rank"]):
         block = np.asarray(raw["stall_block"].isel(rank=rank).values)
-        kept = block >= 0
-        block = block[kept]
-        t = np.asarray(raw["stall_t"].isel(rank=rank).values, dtype=np.float64)[kept] - origin[block]
+        present = block >= 0
+        block = block[present]
+        t = np.asarray(raw["stall_t"].isel(rank=rank).values, dtype=np.float64)[present] - origin[block]
         ranks.append(np.full(block.size, rank))
         blocks.append(block)
         phases.append(np.mod((t - wake.phase_s) / wake.period_s + 0.5, 1.0) - 0.5)
-        lengths.append(np.asarray(raw["stall_length"].isel(rank=rank).values, dtype=np.float64)[kept])
+        lengths.append(np.asarray(raw["stall_length"].isel(rank=rank).values, dtype=np.float64)[present])
     return tuple(np.concatenate(part) for part in (ranks, blocks, phases, lengths))  # type: ignore[return-value]
 
 
 def _resumed(raw: xr.Dataset, numbers: Numbers) -> np.ndarray:
-    """When the agent of each block was let go; of blocks without one, when it would have been."""
+    """The time at which the agent of each block was resumed, or, without an agent, would have been resumed."""
     with np.errstate(all="ignore"):
         resumed = np.asarray(raw["resumed"].values, dtype=np.float64)
         first = np.where(
@@ -585,7 +598,7 @@ def _resumed(raw: xr.Dataset, numbers: Numbers) -> np.ndarray:
 
 
 def _losses(raw: xr.Dataset, numbers: Numbers, wake: Wake) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of the finest rank's stalls: block, time since the wake-up (a share of the period), share of the block lost."""
+    """Block, time since the wake-up (a share of the period) and share of the block lost: stalls of the finest rank."""
     rank, block, phase, length = _phase(raw, numbers, wake)
     mine = rank == reader(raw)
     block, phase, length = block[mine], phase[mine], length[mine]
@@ -594,19 +607,19 @@ def _losses(raw: xr.Dataset, numbers: Numbers, wake: Wake) -> tuple[np.ndarray, 
 
 
 def _window_lost(raw: xr.Dataset, numbers: Numbers, wake: Wake) -> np.ndarray:
-    """Share of each block lost in stalls about the wake-up that was found, as the finest rank saw it."""
+    """The share of each block lost in stalls around the wake-up, as the finest rank recorded it."""
     block, phase, lost = _losses(raw, numbers, wake)
     inside = wake.holds(phase)
     return np.bincount(block[inside], lost[inside], numbers.begin.size)
 
 
 def widened(raw: xr.Dataset, numbers: Numbers, variant: int, blocks: np.ndarray, wake: Wake) -> Wake:
-    """The window made as long as the agent's bursts are.
+    """The window, made as long as the agent's bursts.
 
-    A burst of some ms is over within the first window. A longer one shares its core with a rank by turns of the
-    scheduler, and lasts many windows. Each next stretch, twice as long as all before, belongs to it when more is lost
-    there with the agent on (95 % interval of the difference). Beyond WIDEST, and where all that blocks lost is not in
-    keeping with what the window holds, everything counts: less precise, and never too small.
+    A burst of a few ms ends within the first window. A longer burst and a rank take turns on the core, so the burst
+    lasts many windows. The window is doubled as long as more time is lost in the added part with the agent on (95 %
+    interval of the difference). All time counts if the window gets longer than WIDEST, or if the loss in the window
+    is not consistent with the total loss of the blocks. That is less precise, but never too small.
     """
     block, phase, lost = _losses(raw, numbers, wake)
     since = np.mod(phase + wake.before, 1.0)
@@ -629,9 +642,9 @@ def widened(raw: xr.Dataset, numbers: Numbers, variant: int, blocks: np.ndarray,
 
 
 def _done(design: judge.Design, raw: xr.Dataset, numbers: Numbers, found: bool) -> judge.Design | None:
-    """The design as far as it was carried out: what was cut short would have found no more than it looked for.
+    """The part of the design that the run carried out. A run that was cut short had only these looks.
 
-    found: it ended because it had found something; another agent would have been looked for to the end.
+    found: the run ended because it detected something. With another agent it would have gone on to the end.
     """
     if found:
         return design
@@ -639,7 +652,7 @@ def _done(design: judge.Design, raw: xr.Dataset, numbers: Numbers, found: bool) 
     done = 0
     for segment, rounds in enumerate(design.rounds):
         here = numbers.variant[numbers.segment == segment]
-        # Its last round may be missing when the time is over, as in blocks.is_complete.
+        # The last round may be missing when the time was over, as in blocks.is_complete.
         if np.count_nonzero(here >= 0) < (rounds - (rounds > LEAST_PAIRS)) * int(shares.sum()):
             break
         done = segment + 1
@@ -647,8 +660,10 @@ def _done(design: judge.Design, raw: xr.Dataset, numbers: Numbers, found: bool) 
 
 
 def shared(attrs: Mapping[str, Any], clean_lost: float) -> bool:
-    """Whether others work on the ranks' cores while nothing is on. There a burst takes its turns with them: it lasts
-    longer, and no stall is as long as it is. The simulation makes one stall of a burst, and would promise too much.
+    """Whether other programs work on the ranks' cores while nothing is on.
+
+    Then a burst and the other programs take turns: the burst lasts longer, and no stall is as long as the burst. The
+    simulation makes one stall of each burst, so it would be too optimistic.
     """
     return few_cores(attrs) or clean_lost > BUSY
 
@@ -670,10 +685,10 @@ def detectable(
     permutation_s: float,
     is_shared: bool,
 ) -> dict[str, float]:
-    """The shortest burst a period that this design finds with power MDE_POWER, from the run's own clean blocks.
+    """The shortest burst in each period that this design detects with power MDE_POWER, from the run's own clean blocks.
 
-    design: None where the run had no look; nothing would have been found. is_shared: see shared().
-    permutation_s: what one permutation of all looks took here, s: a simulated run takes as many looks.
+    design: None where the run had no look and could detect nothing. is_shared: see shared().
+    permutation_s: time of one permutation of all looks here, s. A simulated run has the same looks.
     """
     out = {"mde": math.nan, "mde_period": period_s, "mde_searched": 1.0, "mde_runs": float(MDE_RUNS)}
     clean = np.count_nonzero(blocks.on == 0)
@@ -685,13 +700,12 @@ def detectable(
         or period_s > float(np.median(blocks.length_s)) + 1e-2
     ):
         return out
-    # As few as still let the poorest look speak: what a simulated run needs, not what a verdict does.
+    # The fewest permutations with which the look with the smallest share of alpha can detect. A verdict needs more.
     least = design.alpha * min(design.spend) * max(weight, 1 - weight)
     permutations = max(MDE_PERMUTATIONS, math.ceil(1.5 / least))
     run_s = permutations * permutation_s
-    if (
-        not deadline.never and run_s > 0
-    ):  # a coarse answer about all bursts, rather than a fine one about long ones
+    # With little time, a coarse answer about all bursts is better than a fine one about long bursts.
+    if not deadline.never and run_s > 0:
         out["mde_runs"] = min(MDE_RUNS, max(MDE_LEAST_RUNS, int(deadline.left_s() / (run_s * MDE_STEPS))))
     search = judge.detectable_burst(
         blocks,
@@ -714,18 +728,19 @@ def detectable(
 
 
 def searched(search: judge.Search, deadline: Deadline) -> float:
-    """The share of a search that was done; what is missing is reported to the deadline."""
+    """The share of a search that was done. It reports missing steps to the deadline."""
     if search.done < search.steps:
         deadline.leave_out(SEARCH, search.done, search.steps)
     return search.done / search.steps if search.steps else 1.0
 
 
 def late(raw: xr.Dataset, numbers: Numbers, variant: int, wake: Wake | None) -> dict[str, Any]:
-    """Which rank the agent's stalls are to be laid at.
+    """The rank that causes the agent's stalls.
 
-    In a collective all ranks stall when one does. The rank that was late is the one which the kernel kept from
-    running (or, where the loop polled, whose own polling had the gap) for half of the stall or more. Blocks are
-    counted in which a rank was late at the wake-up, on less off, by the stall length that parts the two best.
+    In a collective all ranks stall when one rank stalls. The late rank is the one that the kernel kept from running
+    for half of the stall or more; where the loop polls, it is the rank with such a gap in its own polling. The
+    function counts the blocks in which a rank was late at the wake-up, on minus off, with the threshold of stall
+    length that separates the two best.
     """
     ranks = raw.sizes["rank"]
     nothing: dict[str, Any] = {
@@ -736,25 +751,25 @@ def late(raw: xr.Dataset, numbers: Numbers, variant: int, wake: Wake | None) -> 
     if wake is None:
         return nothing
     rank, block, phase, length = _phase(raw, numbers, wake)
-    kept = [np.asarray(raw["stall_block"].isel(rank=r).values) >= 0 for r in range(ranks)]
+    present = [np.asarray(raw["stall_block"].isel(rank=r).values) >= 0 for r in range(ranks)]
     away = np.concatenate(
         [
             np.fmax(
-                np.asarray(raw["stall_delay"].isel(rank=r).values, dtype=np.float64)[kept[r]],
-                np.asarray(raw["stall_gap"].isel(rank=r).values, dtype=np.float64)[kept[r]],
+                np.asarray(raw["stall_delay"].isel(rank=r).values, dtype=np.float64)[present[r]],
+                np.asarray(raw["stall_gap"].isel(rank=r).values, dtype=np.float64)[present[r]],
             )
             for r in range(ranks)
         ]
     )
     if not np.isfinite(away).any():
-        return nothing  # neither the kernel nor polling tells
+        return nothing  # there is no data from the kernel or from polling
     at_wake = np.abs(phase) <= LATE_CELLS / CELLS
-    guilty = at_wake & (away >= LATE_SHARE * length)
+    is_late = at_wake & (away >= LATE_SHARE * length)
     on, off = (max(1, int(np.sum(numbers.variant == kind))) for kind in (variant, 0))
     lengths = np.unique(length[at_wake & (numbers.variant[block] == variant)])
     best = np.zeros(ranks)
     for threshold in lengths[:: max(1, lengths.size // 64)]:
-        chosen = guilty & (length >= threshold)
+        chosen = is_late & (length >= threshold)
         share = np.zeros(ranks)
         for kind, blocks, sign in ((variant, on, 1), (0, off, -1)):
             here = chosen & (numbers.variant[block] == kind)
@@ -775,16 +790,16 @@ def late(raw: xr.Dataset, numbers: Numbers, variant: int, wake: Wake | None) -> 
 def scale(
     raw: xr.Dataset, numbers: Numbers, variant: int, wake: Wake | None, period_s: float
 ) -> dict[str, Any]:
-    """A model of the cost on many nodes: bursts as seen here, one a period on every node, at independent times.
+    """A model of the cost on many nodes: every node has one burst in each period, as measured here.
 
-    A step of an application computes for `grain_s` and then waits for the slowest of N nodes. A node's burst of
-    length d falls into a step with probability grain_s / w, w the work between two bursts, so the step loses
-    E[max of N] = the integral of 1 - F(x)^N with F(x) = 1 - (grain_s / w) * P(d > x). Synchronised agents cost the
-    same on any number.
+    The times of the bursts are independent. A step of an application computes for `grain_s` and then waits for the
+    slowest of N nodes. A node's burst of length d falls into a step with probability grain_s / w, where w is the work
+    between two bursts. So the step loses E[max of N] = the integral of 1 - F(x)^N, with F(x) = 1 - (grain_s / w) *
+    P(d > x). Synchronised agents cost the same on any number of nodes.
     """
     grain = float(raw.attrs.get("grain_s", 0.001))
     nothing = {"cost": np.full(len(SCALES), math.nan), "cost_synchronised": math.nan, "wake_lost": math.nan}
-    # Beside much else a burst is no longer what one node of many would see of the agent.
+    # With much other load, a burst measured here does not represent the agent on a node of a large job.
     if wake is None or _median(numbers.lost[numbers.variant == 0]) > BUSY:
         return nothing
     lost = _window_lost(raw, numbers, wake) * period_s
@@ -792,7 +807,7 @@ def scale(
     if not on.size or not off.size:
         return nothing
     burst = np.sort(np.maximum(on - np.median(off), 0))
-    work = period_s - float(burst.mean())  # between two bursts; a slowdown is told of it
+    work = period_s - float(burst.mean())  # between two bursts; the slowdown is relative to it
     if work <= 0:
         return nothing
     hit = min(1.0, grain / work)
@@ -807,9 +822,10 @@ def scale(
 
 
 def source_rule(numbers: Numbers, variant: int) -> dict[str, float]:
-    """The source's rule on the same blocks, each taken for one of its runs: Student's 99 % intervals of the means.
+    """The rule of the source thesis on the same blocks: Student's 99 % intervals of the means.
 
-    It has no answer to looking again and again, so its times are flattered: the first moment counts.
+    Each block counts as one run of the thesis. The rule does not adjust for repeated tests, so its times are too good:
+    the first moment counts.
     """
     order = np.flatnonzero(
         ((numbers.variant == variant) | (numbers.variant == 0)) & np.isfinite(numbers.mean)
@@ -831,8 +847,11 @@ def source_rule(numbers: Numbers, variant: int) -> dict[str, float]:
 
 
 def source_moments(numbers: Numbers, order: np.ndarray, variant: int) -> tuple[int | None, int | None, float]:
-    """After how many of the blocks in `order` the two intervals first were disjoint, and SOURCE_GAP apart; the gap
-    between them at the end, as a share of the clean mean. NaN with fewer than 6 blocks or 3 of a kind."""
+    """The numbers of blocks after which the intervals first were disjoint and SOURCE_GAP apart, and the last gap.
+
+    order: the blocks in their order. The gap between the intervals at the end is a share of the clean mean; NaN with
+    fewer than 6 blocks or 3 of a kind.
+    """
     apart = separated = None
     gap = math.nan
     for end in range(6, order.size + 1):
@@ -850,7 +869,7 @@ def source_moments(numbers: Numbers, order: np.ndarray, variant: int) -> tuple[i
 
 
 def use(raw: xr.Dataset, numbers: Numbers, variant: int) -> dict[str, float]:
-    """What the agent itself used while it was on, the mean over nodes; and what while it was meant to be paused."""
+    """The use of the agent while it was on, and its CPU time while it should be paused; means over nodes."""
     names = ("agent_cpu", "agent_paused", "agent_wakeups", "keeper_cpu", "drives", "drives_failed")
     if "agent_cpu" not in raw:
         return dict.fromkeys(names, math.nan)
@@ -878,15 +897,18 @@ def use(raw: xr.Dataset, numbers: Numbers, variant: int) -> dict[str, float]:
 
 
 def duty(raw: xr.Dataset, numbers: Numbers, variant: int) -> dict[str, float]:
-    """What noise sources did in the blocks of a variant, a node, by their own record: bursts that began in them."""
-    asked = math.nan
+    """The load of the noise sources in the blocks of a variant, for each node.
+
+    It comes from the recorded bursts that began in these blocks.
+    """
+    requested = math.nan
     levels = np.atleast_1d(raw.attrs.get("levels", []))
     if variant < levels.size:
         counts = np.atleast_1d(raw.attrs.get("variant_sources", np.ones(levels.size)))
-        asked = float(levels[variant]) * float(counts[variant])
-    out = {"duty": math.nan, "duty_asked": asked, "duty_bursts": math.nan}
+        requested = float(levels[variant]) * float(counts[variant])
+    out = {"duty": math.nan, "duty_asked": requested, "duty_bursts": math.nan}
     blocks = np.flatnonzero(numbers.variant == variant)
-    if "burst_cpu" not in raw or not blocks.size or not np.isfinite(asked):
+    if "burst_cpu" not in raw or not blocks.size or not np.isfinite(requested):
         return out
     nodes = len({str(host) for host in raw["source_host"].values})
     ends = numbers.begin + numbers.length
@@ -904,7 +926,10 @@ def duty(raw: xr.Dataset, numbers: Numbers, variant: int) -> dict[str, float]:
 
 
 def fold(raw: xr.Dataset, numbers: Numbers, variant: int, wake: Wake) -> dict[str, Any]:
-    """Share of periods with a stall in each cell, for the figure: stalls as rare as two a period."""
+    """The share of periods with a stall in each cell, for the figure.
+
+    The threshold is chosen so that there are at most two stalls in each period on average.
+    """
     out: dict[str, Any] = {
         "fold_on": np.full(CELLS, math.nan),
         "fold_off": np.full(CELLS, math.nan),

@@ -1,10 +1,12 @@
-"""Datasets of kind `run`: blocks of a timed loop of collectives, an agent on in some of them.
+"""Datasets of kind `run`: blocks of a timed loop of collectives, with an agent on in some of them.
 
-The tables BLOCK, STALL … say what /raw holds, and `native/noise/detector/recorder.hpp` what it is made of. Times
-"since the run began" count from `began_ns` of the header of the rank, the same moment on all hosts.
+The tables BLOCK, STALL … describe the variables of /raw; `native/noise/detector/recorder.hpp` describes the records
+that they come from. Times "since the run began" count from `began_ns` in the header of the rank, which is the same
+moment on all hosts.
 
-A block counts when every rank that has any block has it (`status` 1). One that a rank lacks, as a `kill -9` leaves it,
-keeps its place among those that count, with `status` 0 and without data; after the last that counts nothing is kept.
+A block counts (`status` 1) when all ranks that have any block have it. After a `kill -9` some ranks may lack a block.
+Such a block keeps its index between blocks that count, with `status` 0 and without data. No block is stored after the
+last one that counts.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ RECORD_FIELDS = (
     *("iterations", "stalls_lost", "involuntary"),
     *("t_begin", "length", "excluded", "run_delay", "cpu", "resumed", "payload"),
 )
-# No run is planned with more; a number beyond is a record gone wrong, and must not decide how much is allocated.
+# No run has more blocks. A larger number is a damaged record, and must not decide how much memory is allocated.
 MOST_BLOCKS = 1 << 20
 
 MISSING, COMPLETE = 0, 1
@@ -51,27 +53,27 @@ _RANK, _CELL, _STALL = ("rank",), ("rank", "block"), ("rank", "stall")
 _USE, _LOOK = ("node", "block"), ("look",)
 _BURST, _SOURCE = ("source", "burst"), ("source",)
 
-# name: what it is. Each is a field of the block's record, named alike.
+# name: description. Each is a field of the block's record with the same name.
 BLOCK: dict[str, Described] = {
     "t_begin": _of(_CELL, "s", "begin of a block since the run began", allowed=FINITE),
     "length": _of(
         _CELL, "s", "length of a block, from its first iteration to the end of its last", allowed=COUNT
     ),
     "excluded": _of(
-        _CELL, "s", "of the block, spent on agreeing to go on and on noting stalls", allowed=FINITE
+        _CELL, "s", "time of the block for agreeing to go on and for recording stalls", allowed=FINITE
     ),
-    "run_delay": _of(_CELL, "s", "time the kernel kept the rank from running", allowed=FINITE),
+    "run_delay": _of(_CELL, "s", "time in which the kernel kept the rank from running", allowed=FINITE),
     "cpu": _of(_CELL, "s", "CPU time of the rank", allowed=FINITE),
     "resumed": _of(
         _CELL,
         "s",
-        "when the block's agent was let go, or would have been, since the run began",
+        "time since the run began at which the block's agent was resumed, or would have been",
         allowed=FINITE,
     ),
-    "iterations": _of(_CELL, "1", "iterations; -1 not known", "<i8", allowed=NUMBERED),
-    "involuntary": _of(_CELL, "1", "involuntary context switches; -1 not known", "<i8", allowed=NUMBERED),
+    "iterations": _of(_CELL, "1", "iterations; -1: unknown", "<i8", allowed=NUMBERED),
+    "involuntary": _of(_CELL, "1", "involuntary context switches; -1: unknown", "<i8", allowed=NUMBERED),
     "stalls_lost": _of(
-        _CELL, "1", "stalls for which there was no room; -1 not known", "<i8", allowed=NUMBERED
+        _CELL, "1", "stalls that were not stored for lack of space; -1: unknown", "<i8", allowed=NUMBERED
     ),
 }
 # cpu(rank) is the hardware thread, as in `net`.
@@ -82,20 +84,26 @@ RUN: dict[str, Described] = {
     "class_edge": _of(
         ("rank", "edge"), "s", "edges of the classes of durations", allowed=Allowed(low=0, rises="edge")
     ),
-    "segment": _of(("block",), "1", "segment a block belongs to; -1 not known", "<i4", allowed=NUMBERED),
+    "segment": _of(("block",), "1", "segment of a block; -1: unknown", "<i4", allowed=NUMBERED),
     "variant": _of(
-        ("block",), "1", "what was on; 0 nothing, -1 not known", "<i4", allowed=index("variant_index", -1)
+        ("block",),
+        "1",
+        "variant that was on; 0: nothing, -1: unknown",
+        "<i4",
+        allowed=index("variant_index", -1),
     ),
     "status": _of(("block",), "1", "whether all ranks have a block", "|i1", allowed=codes(MISSING, COMPLETE)),
     "variant_name": _of(("variant_index",), "", "name of a variant", "str"),
     "n_stalls": _of(_RANK, "1", "stalls of a rank", "<i8", allowed=count_of("stall")),
 }
 
-# name: (field of a stall, what it is)
+# name: (field of a stall, description)
 STALL: dict[str, tuple[str, Described]] = {
     "stall_block": (
         "",
-        _of(_STALL, "1", "block of a stall; -1 beyond the rank's last", "<i4", allowed=index("block", -1)),
+        _of(
+            _STALL, "1", "block of a stall; -1 after the rank's last stall", "<i4", allowed=index("block", -1)
+        ),
     ),
     "stall_t": (
         "t_s",
@@ -107,22 +115,25 @@ STALL: dict[str, tuple[str, Described]] = {
         _of(
             _STALL,
             "s",
-            "the kernel kept the rank from running since its last stall; NaN not known",
+            "time since its last stall in which the kernel kept the rank from running; NaN: unknown",
             allowed=FINITE,
         ),
     ),
     "stall_gap": (
         "gap_s",
-        _of(_STALL, "s", "longest gap between two polls of it; NaN where none was polled", allowed=FINITE),
+        _of(_STALL, "s", "longest gap between two polls in the stall; NaN without polling", allowed=FINITE),
     ),
 }
 _STALL_RECORD = np.dtype([(name, "<f4") for name in ("t_s", "length_s", "delay_s", "gap_s")])
 
 ITERATION: dict[str, Described] = {
     "iteration": _of(
-        ("rank", "block", "reading"), "1", "every reading in ticks of the rank's counter; 0 none", "<u4"
+        ("rank", "block", "reading"),
+        "1",
+        "every reading in ticks of the rank's counter; 0: no reading",
+        "<u4",
     ),
-    "n_readings": _of(_CELL, "1", "readings kept one by one", "<i8", allowed=count_of("reading", -1)),
+    "n_readings": _of(_CELL, "1", "readings stored one by one", "<i8", allowed=count_of("reading", -1)),
 }
 
 # In the order in which the detector lists them.
@@ -132,40 +143,36 @@ CALIBRATED: dict[str, Described] = {
     "iteration_time": _of(_RANK, "s", "median of an iteration before the first block", allowed=FINITE),
     "stall_threshold": _of(_RANK, "s", "an iteration longer than this is a stall", allowed=FINITE),
     "stamp_cost": _of(_RANK, "s", "cost of one reading of the counter and its store", allowed=FINITE),
-    "keeping_share": _of(_RANK, "1", "cost of keeping every reading, share of the bare loop", allowed=FINITE),
+    "keeping_share": _of(_RANK, "1", "cost of storing every reading, share of the bare loop", allowed=FINITE),
     "keeping_low": _of(_RANK, "1", "lower end of its 95 % interval", allowed=FINITE),
     "keeping_high": _of(_RANK, "1", "upper end of its 95 % interval", allowed=FINITE),
-    "stamp_every": _of(_RANK, "1", "iterations that share a reading; -1 not known", "<i4", allowed=NUMBERED),
+    "stamp_every": _of(_RANK, "1", "iterations that share a reading; -1: unknown", "<i4", allowed=NUMBERED),
     "agree_every": _of(
-        _RANK, "1", "iterations between two agreements to go on; -1 not known", "<i4", allowed=NUMBERED
+        _RANK, "1", "iterations between two agreements to go on; -1: unknown", "<i4", allowed=NUMBERED
     ),
-    "room": _of(_RANK, "1", "readings that a block has memory for; -1 not known", "<i8", allowed=NUMBERED),
+    "room": _of(_RANK, "1", "readings that a block has memory for; -1: unknown", "<i8", allowed=NUMBERED),
 }
 
 # In the order of native AgentUse.
 USE: dict[str, Described] = {
     "agent_cpu": _of(_USE, "s", "CPU time of the agent on the node"),
-    "keeper_cpu": _of(_USE, "s", "CPU time of its keeper"),
+    "keeper_cpu": _of(_USE, "s", "CPU time of its supervisor"),
     "agent_drive": _of(_USE, "s", "time that driving the agent's load took"),
-    "agent_wakeups": _of(
-        _USE, "1", "times the agent's threads were woken; -1 not known", "<i8", allowed=NUMBERED
-    ),
-    "agent_processes": _of(_USE, "1", "processes of the agent; -1 not known", "<i8", allowed=NUMBERED),
-    "agent_threads": _of(_USE, "1", "threads of the agent; -1 not known", "<i8", allowed=NUMBERED),
-    "agent_rss": _of(_USE, "B", "resident memory of the agent; -1 not known", "<i8", allowed=NUMBERED),
-    "agent_drives": _of(
-        _USE, "1", "times the agent's load was driven; -1 not known", "<i8", allowed=NUMBERED
-    ),
-    "agent_drives_failed": _of(_USE, "1", "of these, how many failed; -1 not known", "<i8", allowed=NUMBERED),
+    "agent_wakeups": _of(_USE, "1", "wake-ups of the agent's threads; -1: unknown", "<i8", allowed=NUMBERED),
+    "agent_processes": _of(_USE, "1", "processes of the agent; -1: unknown", "<i8", allowed=NUMBERED),
+    "agent_threads": _of(_USE, "1", "threads of the agent; -1: unknown", "<i8", allowed=NUMBERED),
+    "agent_rss": _of(_USE, "B", "resident memory of the agent; -1: unknown", "<i8", allowed=NUMBERED),
+    "agent_drives": _of(_USE, "1", "drives of the agent's load; -1: unknown", "<i8", allowed=NUMBERED),
+    "agent_drives_failed": _of(_USE, "1", "drives that failed; -1: unknown", "<i8", allowed=NUMBERED),
 }
 NODE: dict[str, Described] = {
-    "node_rank": _of(("node",), "1", "rank that kept the node's agent", "<i4", allowed=index("rank")),
+    "node_rank": _of(("node",), "1", "rank that supervised the node's agent", "<i4", allowed=index("rank")),
     "node_host": _of(("node",), "", "host of a node", "str"),
 }
 
-# In the order in which the detector tells them, the number of the look first.
+# In the order in which the detector writes them; the number of the look comes first.
 LOOKS: dict[str, Described] = {
-    "look_blocks": _of(_LOOK, "1", "blocks seen by a look; -1 not known", "<i4", allowed=NUMBERED),
+    "look_blocks": _of(_LOOK, "1", "blocks that a look used; -1: unknown", "<i4", allowed=NUMBERED),
     "look_elapsed": _of(_LOOK, "s", "time of a look since the run began", allowed=FINITE),
     "look_p": _of(_LOOK, "1", "p of the test on all blocks so far"),
     "look_p_fold": _of(_LOOK, "1", "p of stalls folded at the period"),
@@ -177,19 +184,19 @@ LOOKS: dict[str, Described] = {
     "look_from_resume": _of(
         _LOOK, "1", "1 where the phase counts from the agent's resumption", "|i1", allowed=codes(0, 1, -1)
     ),
-    "look_feature": _of(_LOOK, "1", "number that was ranked; -1 not known", "<i4"),
-    "look_p_so_far": _of(_LOOK, "1", "what the run may claim so far: min of p / spend"),
-    "look_cost": _of(_LOOK, "s", "time the test took"),
-    "look_permutations": _of(_LOOK, "1", "permutations behind p; -1 not known", "<i4"),
+    "look_feature": _of(_LOOK, "1", "number of the ranked feature; -1: unknown", "<i4"),
+    "look_p_so_far": _of(_LOOK, "1", "valid p of the run so far: min of p / spend"),
+    "look_cost": _of(_LOOK, "s", "time of the test"),
+    "look_permutations": _of(_LOOK, "1", "permutations behind p; -1: unknown", "<i4"),
 }
 
 PLACE: dict[str, Described] = {
-    "host": _of(_RANK, "", "host a rank ran on", "str"),
-    "cpu": _of(_RANK, "1", "hardware thread a rank ran on; -1 not known", "<i4", allowed=NUMBERED),
-    "core": _of(_RANK, "1", "core a rank ran on; -1 not known", "<i4", allowed=NUMBERED),
-    "l3": _of(_RANK, "1", "L3 cache a rank ran under; -1 not known", "<i4", allowed=NUMBERED),
-    "numa": _of(_RANK, "1", "NUMA node a rank ran on; -1 not known", "<i4", allowed=NUMBERED),
-    "package": _of(_RANK, "1", "processor package a rank ran on; -1 not known", "<i4", allowed=NUMBERED),
+    "host": _of(_RANK, "", "host of a rank", "str"),
+    "cpu": _of(_RANK, "1", "hardware thread of a rank; -1: unknown", "<i4", allowed=NUMBERED),
+    "core": _of(_RANK, "1", "core of a rank; -1: unknown", "<i4", allowed=NUMBERED),
+    "l3": _of(_RANK, "1", "L3 cache of a rank; -1: unknown", "<i4", allowed=NUMBERED),
+    "numa": _of(_RANK, "1", "NUMA node of a rank; -1: unknown", "<i4", allowed=NUMBERED),
+    "package": _of(_RANK, "1", "processor package of a rank; -1: unknown", "<i4", allowed=NUMBERED),
 }
 
 SOURCES: dict[str, Described] = {
@@ -216,7 +223,7 @@ RAW: dict[str, Described] = {
     **PLACE,
     **SOURCES,
 }
-"""Variables of /raw; what comes of records that a run has none of is left out."""
+"""The variables of /raw. If a run has no records of a kind, their variables are left out."""
 
 ATTRIBUTES = {
     **described.ROOT,
@@ -251,20 +258,20 @@ ATTRIBUTES = {
         )
     },
 }
-"""Root attributes that judging again calculates with."""
+"""The root attributes that are used to judge a run again."""
 
 Piece = tuple[str, tuple[int | slice, ...], np.ndarray]
 
 
 @dataclass
 class RunLayout(Layout):
-    """Layout of a run, with what place() needs besides.
+    """The layout of a run, with the data that place() needs.
 
-    kept: (block,) whether all ranks have it. segment, variant: (block,). writers: ranks of the files, in order.
-    nodes: ranks that kept an agent. sources: file names of noise sources. began_ns: by host.
+    complete_blocks: (block,) whether all ranks have it. segment, variant: (block,). writers: ranks of the files, in
+    order. nodes: ranks that supervised an agent. sources: file names of noise sources. began_s: by host.
     """
 
-    kept: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
+    complete_blocks: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
     segment: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
     variant: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
     writers: tuple[int, ...] = ()
@@ -286,18 +293,18 @@ class RunSchema:
         return [""]
 
     def layout(self, plan: Mapping[str, Any], files: Sequence[BlockFile], part: str) -> RunLayout:
-        """Counts what the files hold.
+        """The layout, from a count of the records in the files.
 
         Parameters
         ----------
         plan : ranks; optional blocks [(segment, variant)] as planned, variants (names, the first is off), attrs
                (become root attributes)
-        files : of the run's ranks, which may be missing, and of noise sources
+        files : files of the run's ranks, which may be missing, and of noise sources
         part : ""
 
         Returns
         -------
-        RunLayout; complete as `is_complete` says. Without any whole block there is one of status 0.
+        RunLayout; `complete` is from `is_complete`. Without any complete block there is one of status 0.
 
         Raises
         ------
@@ -311,32 +318,32 @@ class RunSchema:
         if not runs:
             raise DataError(
                 "noise.no_blocks",
-                "there is no block file of a rank to read",
-                "nothing was measured: look at the run's log, then measure again",
+                "there is no block file of any rank",
+                "nothing was measured: read the run's log, then measure again",
             )
         if len(set(writers)) != len(writers):
             twice = next(rank for rank in writers if writers.count(rank) > 1)
             raise DataError(
                 "noise.plan_mismatch",
-                f"two block files say they were written by rank {twice}",
+                f"two block files were written by rank {twice}",
                 "keep the files of one run in its folder, and only these",
             )
         ranks = _ranks(plan, runs)
         scans = [_Scan(file) for file in runs]
         warnings: list[Warning] = []
-        kept, dropped = _kept(scans)
+        complete, dropped = _complete(scans)
         warnings += _warnings(ranks, writers, scans, dropped)
-        segment, variant = _labels(scans, len(kept))
-        stalls = max([scan.stalls_in(kept) for scan in scans], default=0)
-        readings = max([scan.readings_in(kept) for scan in scans], default=0)
+        segment, variant = _labels(scans, len(complete))
+        stalls = max([scan.stalls_in(complete) for scan in scans], default=0)
+        readings = max([scan.readings_in(complete) for scan in scans], default=0)
         nodes = tuple(rank for rank, scan in zip(writers, scans) if scan.agent)
         looks = next((np.array(scan.looks) for scan in scans if scan.looks), np.zeros((0, 0)))
-        sources, told = _sources(files)
-        warnings += told
+        sources, source_warnings = _sources(files)
+        warnings += source_warnings
         layout = RunLayout(
             dims={
                 "rank": ranks,
-                "block": len(kept),
+                "block": len(complete),
                 "class": CLASSES,
                 "edge": CLASSES + 1,
                 "stall": max(1, stalls),
@@ -344,12 +351,12 @@ class RunSchema:
             },
             coords={
                 "rank": (np.arange(ranks, dtype=np.int32), {"units": "1", "long_name": "rank"}),
-                "block": (np.arange(len(kept), dtype=np.int32), {"units": "1", "long_name": "block"}),
+                "block": (np.arange(len(complete), dtype=np.int32), {"units": "1", "long_name": "block"}),
             },
             variables={},
             attrs={str(name): _plain(value) for name, value in dict(plan.get("attrs") or {}).items()},
             warnings=warnings,
-            kept=kept,
+            complete_blocks=complete,
             segment=segment,
             variant=variant,
             writers=tuple(writers),
@@ -363,25 +370,25 @@ class RunSchema:
                 for file in reversed(runs)
             },
         )
-        layout.attrs["blocks_planned"] = len(plan.get("blocks") or kept)
-        layout.attrs["blocks_measured"] = int(kept.sum())
+        layout.attrs["blocks_planned"] = len(plan.get("blocks") or complete)
+        layout.attrs["blocks_measured"] = int(complete.sum())
         _add_variables(layout, readings, sources)
         hosts = {file.header.get("host") for file, _ in sources} - set(layout.began_s)
         if hosts:
             layout.warnings.append(
                 Warning(
                     "noise.source_elsewhere",
-                    f"a noise source ran on {', '.join(sorted(map(str, hosts)))}, where no rank did; "
-                    "when its bursts were is not known to the run",
+                    f"a noise source ran on {', '.join(sorted(map(str, hosts)))}, where no rank ran; "
+                    "the times of its bursts are unknown in this run",
                     "start sources on the hosts that are measured",
                 )
             )
-        if not is_complete(plan, segment, variant, kept):
+        if not is_complete(plan, segment, variant, complete):
             layout.complete = False
             layout.warnings.append(
                 Warning(
                     "noise.no_whole_segment",
-                    f"{int(kept.sum())} blocks were measured, fewer than the first look at them needs",
+                    f"{int(complete.sum())} blocks were measured, fewer than the first interim test needs",
                     "measure again with a longer --budget",
                 )
             )
@@ -390,7 +397,7 @@ class RunSchema:
     def place(
         self, plan: Mapping[str, Any], layout: Layout, file: BlockFile, part: str
     ) -> Iterator[tuple[str, tuple[int | slice, ...], np.ndarray]]:
-        """Pieces of /raw from one file, which is read once. The first file of a rank brings what all ranks share."""
+        """The pieces of /raw from one file, which is read once. The first file also gives the data of all ranks."""
         assert isinstance(layout, RunLayout)
         if file.header.get("kind") == "source":
             if file.path.name in layout.sources:
@@ -402,7 +409,7 @@ class RunSchema:
         yield from _place_rank(layout, file, rank)
 
     def analyse(self, raw: xr.Dataset, deadline: Deadline | None = None) -> xr.Dataset:
-        """/raw to /summary: `sonde.noise.analyse.analyse`, and what studies add to it."""
+        """From /raw to /summary: `sonde.noise.analyse.analyse`, and the results of a study."""
         from sonde.noise import studies
         from sonde.noise.analyse import analyse
 
@@ -412,13 +419,13 @@ class RunSchema:
         return studies.add(raw, analyse(raw, limit.part(0.5)), limit)
 
     def tables(self, tree: xr.DataTree) -> Tables:
-        """The declared variables and root attributes, which `dataset.open` holds a file against."""
+        """The declared variables and root attributes, with which `dataset.open` compares a file."""
         from sonde.noise.analyse import SUMMARY
 
         return {"raw": RAW, "summary": SUMMARY, "": ATTRIBUTES}
 
     def validate(self, tree: xr.DataTree) -> list[Finding]:
-        """What is wrong with a dataset; [] for a valid one. See `validate`."""
+        """The errors of a dataset; [] for a valid one. See `validate`."""
         return validate(tree)
 
 
@@ -426,11 +433,11 @@ SCHEMA = RunSchema()
 
 
 def validate(tree: xr.DataTree) -> list[Finding]:
-    """What in a run's dataset is not as its tables say, or contradicts itself.
+    """The differences between a run's dataset and its tables, and its contradictions.
 
     Parameters
     ----------
-    tree : groups /raw and /summary, opened lazily; of /raw all but counts and single iterations is read
+    tree : groups /raw and /summary, opened lazily; all of /raw but counts and single iterations is read
 
     Returns
     -------
@@ -451,14 +458,14 @@ def validate(tree: xr.DataTree) -> list[Finding]:
 
 
 def _check_raw(raw: xr.Dataset) -> list[Finding]:
-    """Labels that name nothing, stalls of no block, and times that run backwards."""
+    """The findings for labels without a meaning, stalls without a block, and times that decrease."""
     whole = np.asarray(raw["status"].values) == COMPLETE
     blocks, variants = raw.sizes["block"], raw.sizes["variant_index"]
     variant, segment = (np.asarray(raw[name].values)[whole] for name in ("variant", "segment"))
     begin = np.asarray(raw["t_begin"].values, np.float64)[:, whole]
     length = np.asarray(raw["length"].values, np.float64)[:, whole]
     stall_block, n = np.asarray(raw["stall_block"].values), np.asarray(raw["n_stalls"].values)
-    kept = np.arange(stall_block.shape[1]) < n[:, None]
+    filled = np.arange(stall_block.shape[1]) < n[:, None]
     stall = np.asarray(raw["stall_length"].values, np.float64)
     wrong = {
         "status": (
@@ -467,13 +474,16 @@ def _check_raw(raw: xr.Dataset) -> list[Finding]:
         ),
         "variant": (
             (variant < 0) | (variant >= variants),
-            f"blocks with something on that is none of {variants} variants",
+            f"blocks with a variant that is not one of the {variants} variants",
         ),
         "segment": (np.diff(segment) < 0, "blocks of an earlier segment than the block before"),
-        "time": (~(np.diff(begin, axis=1) > 0), "blocks that begin before the one before them"),
+        "time": (~(np.diff(begin, axis=1) > 0), "blocks that do not begin after the block before"),
         "length": (~(length > 0), "blocks without a length"),
-        "count": ((stall_block >= 0) != kept, "stalls beyond n_stalls, or missing before it"),
-        "stall": (kept & ((stall_block >= blocks) | ~(stall > 0)), "stalls of no block, or without a length"),
+        "count": ((stall_block >= 0) != filled, "stalls after n_stalls, or missing before it"),
+        "stall": (
+            filled & ((stall_block >= blocks) | ~(stall > 0)),
+            "stalls without a block or without a length",
+        ),
     }
     return [
         Finding(f"noise.{what}", f"/raw has {int(bad.sum())} {text}", {"count": int(bad.sum())})
@@ -482,7 +492,7 @@ def _check_raw(raw: xr.Dataset) -> list[Finding]:
     ]
 
 
-# Without these a run cannot be judged again.
+# The variables that are needed to judge a run again.
 NEEDED = frozenset(
     (
         *("count", "class_edge", "segment", "variant", "variant_name", "status", "n_stalls"),
@@ -492,23 +502,25 @@ NEEDED = frozenset(
 )
 
 
-def is_complete(plan: Mapping[str, Any], segment: np.ndarray, variant: np.ndarray, kept: np.ndarray) -> bool:
-    """Whether a run holds what its question needs: of every variant a block within one whole segment.
+def is_complete(
+    plan: Mapping[str, Any], segment: np.ndarray, variant: np.ndarray, present: np.ndarray
+) -> bool:
+    """Whether a run has the data that its question needs: one whole segment with a block of every variant.
 
-    A segment of more rounds than a verdict needs is whole without its last one, too: its labels were drawn all the
-    same. A run ends when its verdict is clear or its budget is over; blocks that were planned beyond that are not
-    missing. What its user or a kill -9 cut short is told by its stop_reason.
+    If a segment has more rounds than a verdict needs, its last round may be missing, because its labels are random
+    without it, too. A run ends when its verdict is clear or its budget is over; blocks planned after that are not
+    missing. The stop_reason shows whether the user or a kill -9 cut the run short.
 
-    plan: blocks and variants, as for `layout`; without blocks a segment is whole when it holds every variant.
-    segment, variant, kept: (block,).
+    plan: blocks and variants, as for `layout`; without blocks a segment is whole when it has every variant.
+    segment, variant, present: (block,); present: whether all ranks have the block.
     """
     planned = [(int(s), int(v)) for s, v in plan.get("blocks") or ()]
     wanted = {v for _, v in planned} or set(range(max(1, len(plan.get("variants") or ()))))
-    for one in np.unique(segment[kept]).tolist():
-        here = kept & (segment == one)
-        asked = sum(s == one for s, _ in planned)
-        spare = len(wanted) if asked > LEAST_PAIRS * len(wanted) else 0
-        if int(here.sum()) >= asked - spare and wanted <= set(variant[here].tolist()):
+    for one in np.unique(segment[present]).tolist():
+        here = present & (segment == one)
+        count = sum(s == one for s, _ in planned)
+        spare = len(wanted) if count > LEAST_PAIRS * len(wanted) else 0
+        if int(here.sum()) >= count - spare and wanted <= set(variant[here].tolist()):
             return True
     return False
 
@@ -529,8 +541,8 @@ def _check_header(plan: Mapping[str, Any], file: BlockFile) -> None:
     if file.header.get("classes", CLASSES) != CLASSES:
         raise DataError(
             "noise.plan_mismatch",
-            f"{file.path.name} counts in {file.header['classes']} classes; this Sonde knows {CLASSES}",
-            "save it with the Sonde that recorded it",
+            f"{file.path.name} has {file.header['classes']} classes; this version of Sonde expects {CLASSES}",
+            "save it with the version of Sonde that recorded it",
         )
     rank, ranks = file.header.get("rank"), plan.get("ranks", file.header.get("ranks"))
     if not isinstance(rank, int) or not isinstance(ranks, int) or not 0 <= rank < ranks:
@@ -556,7 +568,7 @@ def _variants(plan: Mapping[str, Any], runs: Sequence[BlockFile]) -> tuple[str, 
 
 
 class _Scan:
-    """What one rank's file holds, by block; never its counts, stalls or iterations."""
+    """The content of one rank's file by block: only numbers of records, no counts, stalls or iterations."""
 
     def __init__(self, file: BlockFile) -> None:
         self.labels: dict[int, tuple[int, int]] = {}  # segment, variant of each block
@@ -592,19 +604,19 @@ class _Scan:
             else:
                 self.looks.append(_numbers(head, len(LOOKS) + 1).tolist())
 
-    def stalls_in(self, kept: np.ndarray) -> int:
-        return sum(n for block, n in self.stalls.items() if self.has(kept, block))
+    def stalls_in(self, chosen: np.ndarray) -> int:
+        return sum(n for block, n in self.stalls.items() if self.has(chosen, block))
 
-    def readings_in(self, kept: np.ndarray) -> int:
-        return max((n for block, n in self.readings.items() if self.has(kept, block)), default=0)
+    def readings_in(self, chosen: np.ndarray) -> int:
+        return max((n for block, n in self.readings.items() if self.has(chosen, block)), default=0)
 
     @staticmethod
-    def has(kept: np.ndarray, block: int) -> bool:
-        return block < len(kept) and bool(kept[block])
+    def has(chosen: np.ndarray, block: int) -> bool:
+        return block < len(chosen) and bool(chosen[block])
 
 
 def readable(records: np.ndarray) -> np.ndarray:
-    """Which records are of a known kind, name a possible block and hold no more than fits."""
+    """(record,) whether a record has a known kind, a possible block, and no more data than fits."""
     width = records.dtype["payload"].itemsize
     each = np.array([0, _STALL_RECORD.itemsize, 4, 8, 8, 8])
     kind = np.minimum(records["kind"], LOOK)
@@ -617,24 +629,24 @@ def _readings_a_record(records: np.ndarray) -> int:
 
 
 def _numbers(head: np.void, wanted: int) -> np.ndarray:
-    """The f8 numbers of a record; NaN for those that its writer did not know of."""
+    """The f8 numbers of a record; NaN for those that its writer did not write."""
     found = head["payload"].tobytes()[: 8 * min(int(head["n"]), wanted)]
     out = np.full(wanted, np.nan)
     out[: len(found) // 8] = np.frombuffer(found, "<f8")
     return out
 
 
-def _kept(scans: Sequence[_Scan]) -> tuple[np.ndarray, int]:
-    """(block,) whether all ranks with blocks have it, up to the last such; and how many some rank lacks."""
-    holding = [set(scan.labels) for scan in scans if scan.labels]
-    common = set.intersection(*holding) if holding else set()
-    kept = np.zeros(max(common, default=0) + 1, bool)
-    kept[list(common)] = True
-    return kept, len(set().union(*holding) - common)
+def _complete(scans: Sequence[_Scan]) -> tuple[np.ndarray, int]:
+    """(block,) whether all ranks with blocks have it, up to the last such block; and the number of other blocks."""
+    blocks_by_rank = [set(scan.labels) for scan in scans if scan.labels]
+    common = set.intersection(*blocks_by_rank) if blocks_by_rank else set()
+    complete = np.zeros(max(common, default=0) + 1, bool)
+    complete[list(common)] = True
+    return complete, len(set().union(*blocks_by_rank) - common)
 
 
 def _labels(scans: Sequence[_Scan], blocks: int) -> tuple[np.ndarray, np.ndarray]:
-    """Segment and variant of each block, as a rank recorded them; -1 where none has."""
+    """The segment and variant of each block, as a rank recorded them; -1 where no rank has recorded them."""
     table = np.full((blocks, 2), -1, np.int32)
     for scan in scans:
         for block, labels in scan.labels.items():
@@ -645,14 +657,14 @@ def _labels(scans: Sequence[_Scan], blocks: int) -> tuple[np.ndarray, np.ndarray
 
 def _warnings(ranks: int, writers: Sequence[int], scans: Sequence[_Scan], dropped: int) -> list[Warning]:
     found = []
-    held = {rank for rank, scan in zip(writers, scans) if scan.labels}
-    without = [rank for rank in range(ranks) if rank not in held]
+    present = {rank for rank, scan in zip(writers, scans) if scan.labels}
+    without = [rank for rank in range(ranks) if rank not in present]
     if without:
         found.append(
             Warning(
                 "noise.rank_missing",
                 f"{len(without)} of {ranks} ranks have no block: {_some(without)}",
-                "what they measured is lost; the log says why",
+                "their measurements are lost; the log shows why",
             )
         )
     if dropped:
@@ -660,7 +672,7 @@ def _warnings(ranks: int, writers: Sequence[int], scans: Sequence[_Scan], droppe
             Warning(
                 "noise.blocks_dropped",
                 f"{dropped} blocks are left out because not every rank has them",
-                "this is what a killed run or a full disk leaves; measure again if too few are left",
+                "a killed run or a full disk causes this; measure again if too few blocks are left",
             )
         )
     lost = sum(scan.stalls_lost for scan in scans)
@@ -669,8 +681,8 @@ def _warnings(ranks: int, writers: Sequence[int], scans: Sequence[_Scan], droppe
         found.append(
             Warning(
                 "noise.stalls_lost",
-                f"{lost} stalls of rank {_some(which)} were not noted for want of room",
-                "a higher --stall notes fewer",
+                f"{lost} stalls of rank {_some(which)} were not recorded for lack of memory",
+                "a higher --stall records fewer stalls",
             )
         )
     bare = [rank for rank, scan in zip(writers, scans) if scan.labels and not scan.calibrated]
@@ -678,7 +690,7 @@ def _warnings(ranks: int, writers: Sequence[int], scans: Sequence[_Scan], droppe
         found.append(
             Warning(
                 "noise.not_calibrated",
-                f"rank {_some(bare)} has no calibration: its durations cannot be told in seconds",
+                f"rank {_some(bare)} has no calibration: its durations cannot be converted to seconds",
                 "its first records are lost; measure again",
             )
         )
@@ -687,8 +699,8 @@ def _warnings(ranks: int, writers: Sequence[int], scans: Sequence[_Scan], droppe
             found.append(
                 Warning(
                     "noise.bad_record",
-                    f"{scan.bad} records of rank {rank} are of no known kind, name impossible blocks or come twice",
-                    "they are left out; was the folder mixed with that of another run?",
+                    f"{scan.bad} records of rank {rank} have an unknown kind or an impossible block, or are duplicates",
+                    "they are left out; check whether the folder contains files of another run",
                 )
             )
     return found
@@ -700,7 +712,7 @@ def _some(numbers: Sequence[int], most: int = 8) -> str:
 
 
 def _sources(files: Sequence[BlockFile]) -> tuple[list[tuple[BlockFile, int]], list[Warning]]:
-    """Files of noise sources with their bursts, and what is to say about those that cannot be used."""
+    """The files of noise sources with the numbers of their bursts, and warnings for files that cannot be used."""
     found, warnings = [], []
     for file in files:
         if file.header.get("kind") != "source":
@@ -710,8 +722,8 @@ def _sources(files: Sequence[BlockFile]) -> tuple[list[tuple[BlockFile, int]], l
             warnings.append(
                 Warning(
                     "noise.agent_file_unreadable",
-                    f"{file.path.name} lacks {', '.join(sorted(missing))} of a noise source's bursts",
-                    "when the source worked is not known; the rest of the run is whole",
+                    f"{file.path.name} lacks the columns {', '.join(sorted(missing))} of a noise source's bursts",
+                    "the times of the source's bursts are unknown; the rest of the run is complete",
                 )
             )
         else:
@@ -726,9 +738,9 @@ def _places(ranks: int, runs: Sequence[BlockFile]) -> dict[str, np.ndarray]:
     }
     for file in runs:
         for name, values in out.items():
-            said = file.header.get(name)
-            if isinstance(said, str if name == "host" else int):
-                values[int(file.header["rank"])] = said
+            value = file.header.get(name)
+            if isinstance(value, str if name == "host" else int):
+                values[int(file.header["rank"])] = value
     return out
 
 
@@ -736,7 +748,7 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, bool) else value
 
 
-# ---- what /raw looks like ------------------------------------------------------------------------
+# ---- the layout of /raw --------------------------------------------------------------------------
 
 
 def _fill(what: Described) -> float | int | None:
@@ -746,7 +758,7 @@ def _fill(what: Described) -> float | int | None:
 
 
 def _add_variables(layout: RunLayout, readings: int, sources: Sequence[tuple[BlockFile, int]]) -> None:
-    """Variables and dims of what the files hold. What one rank measured lies together."""
+    """Add the variables and dims for the content of the files. The data of one rank is stored together."""
     blocks, stalls = layout.dims["block"], layout.dims["stall"]
     row = (1, blocks)
 
@@ -793,7 +805,7 @@ def _add_variables(layout: RunLayout, readings: int, sources: Sequence[tuple[Blo
 
 
 def _as(values: np.ndarray, dtype: str) -> np.ndarray:
-    """Floats as a variable's type; what is not known becomes -1 where it is whole."""
+    """Floats as the type of a variable. In an integer type, unknown values become -1."""
     if np.dtype(dtype).kind == "f":
         return values.astype(dtype)
     return np.nan_to_num(values, nan=-1, posinf=-1, neginf=-1).astype(dtype)
@@ -803,7 +815,7 @@ def _place_shared(layout: RunLayout) -> Iterator[Piece]:
     blocks, ranks = slice(0, layout.dims["block"]), slice(0, layout.dims["rank"])
     yield "segment", (blocks,), layout.segment
     yield "variant", (blocks,), layout.variant
-    yield "status", (blocks,), np.where(layout.kept, COMPLETE, MISSING).astype(np.int8)
+    yield "status", (blocks,), np.where(layout.complete_blocks, COMPLETE, MISSING).astype(np.int8)
     names = np.array(layout.variants or ("",), object)
     yield "variant_name", (slice(0, len(names)),), names
     for name, values in layout.places.items():
@@ -828,7 +840,7 @@ def _place_rank(layout: RunLayout, file: BlockFile, rank: int) -> Iterator[Piece
     for records in file:
         good = records[readable(records)]
         here = good["block"] < blocks
-        here[here] = layout.kept[good["block"][here]]
+        here[here] = layout.complete_blocks[good["block"][here]]
         for head in good[(good["kind"] == CALIBRATION)]:
             calibrated = _numbers(head, len(CALIBRATED))
         for head in good[here & (good["kind"] == AGENT)]:
@@ -872,7 +884,7 @@ def _edges() -> np.ndarray:
 
 
 def _runs_of_blocks(records: np.ndarray, placed: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
-    """Records of blocks that follow each other, and the block after the last; a block's second record is left out."""
+    """The records of consecutive blocks, and the number of the block after them. Duplicate records are left out."""
     fresh = np.zeros(len(records), bool)
     for k, record in enumerate(records):
         fresh[k] = bool(record["complete"]) and not placed[record["block"]]
@@ -889,18 +901,18 @@ def _stalls(records: np.ndarray, t_begin: np.ndarray) -> dict[str, np.ndarray]:
     n = records["n"].astype(np.int64)
     width = records.dtype["payload"].itemsize // _STALL_RECORD.itemsize
     table = records["payload"].reshape(len(records), -1).copy().view(_STALL_RECORD)
-    held = table[np.arange(width) < n[:, None]]
+    filled = table[np.arange(width) < n[:, None]]
     block = np.repeat(records["block"].astype(np.int32), n)
     out = {"stall_block": block}
     for name, (column, _) in STALL.items():
         if column:
-            out[name] = held[column].astype(np.float64)
+            out[name] = filled[column].astype(np.float64)
     out["stall_t"] = out["stall_t"] + t_begin[block]
     return out
 
 
 def _readings(records: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
-    """Block, place of the first reading, readings: of parts that follow each other, joined."""
+    """Block, index of the first reading, and readings, for each series of consecutive parts."""
     if not len(records):
         return
     each = _readings_a_record(records)
@@ -908,23 +920,23 @@ def _readings(records: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
     short = records["n"][:-1] != each
     cuts = np.flatnonzero((np.diff(block) != 0) | (np.diff(part) != 1) | short) + 1
     for piece in np.split(records, cuts):
-        held = int(piece["n"].astype(np.int64).sum())
-        ticks = piece["payload"].reshape(len(piece), -1).copy().view("<u4").reshape(-1)[:held]
-        if held:
+        count = int(piece["n"].astype(np.int64).sum())
+        ticks = piece["payload"].reshape(len(piece), -1).copy().view("<u4").reshape(-1)[:count]
+        if count:
             yield int(piece["block"][0]), int(piece["part"][0]) * each, ticks
 
 
 def _place_source(layout: RunLayout, file: BlockFile) -> Iterator[Piece]:
-    """The bursts of one source, moved to the run's time. NaN where no rank of its host says when that began."""
+    """The bursts of one source, in the run's time. NaN where no rank ran on its host, so that begin is unknown."""
     row = layout.sources.index(file.path.name)
     zero = layout.began_s.get(str(file.header.get("host", "")), np.nan)
     for name, (key, dtype, *_) in SOURCE.items():
-        said = file.header.get(key)
+        value = file.header.get(key)
         if dtype == "str":
-            value = np.array([str(said or "")], object)
+            array = np.array([str(value or "")], object)
         else:
-            value = _as(np.array([said if isinstance(said, int | float) else np.nan], np.float64), dtype)
-        yield f"source_{name}", (slice(row, row + 1),), value
+            array = _as(np.array([value if isinstance(value, int | float) else np.nan], np.float64), dtype)
+        yield f"source_{name}", (slice(row, row + 1),), array
     at = 0
     for records in file:
         for name, (key, dtype, *_) in BURST.items():

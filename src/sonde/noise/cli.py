@@ -32,10 +32,10 @@ DEFAULT_BUDGET_S = 60.0
 
 @click.group()
 def group() -> None:
-    """What a monitoring agent costs the jobs beside it."""
+    """The cost of a monitoring agent for the jobs on the same nodes."""
 
 
-# Commands that have a module of their own: (module, command).
+# Commands that have their own module: (module, command).
 ELSEWHERE: tuple[tuple[str, str], ...] = (
     ("cli_agents", "agents"),
     ("cli_source", "source"),
@@ -47,23 +47,27 @@ ELSEWHERE: tuple[tuple[str, str], ...] = (
 
 @group.command()
 @common("output", "launcher", "hosts", "ntasks", "budget", "seed", "dry_run")
-@click.option("--level", type=LEVEL, help="Measure the noise source at this level: 1%; 0 for nothing at all.")
+@click.option("--level", type=LEVEL, help="Measure the noise source at this level: 1%; 0 for no noise.")
 @click.option(
     "--agent", metavar="COMMAND", help="Measure this agent: a recipe (sonde noise agents), or any command."
 )
 @click.option(
     "--pause",
     type=click.Choice(get_args(Pause)),
-    help="How the agent is switched off; by default its recipe's way.",
+    help="How the agent is switched off; by default as in its recipe.",
 )
 @click.option(
-    "--period", "period_s", type=DURATION, metavar="TIME", help="How often the agent works; else found out."
+    "--period",
+    "period_s",
+    type=DURATION,
+    metavar="TIME",
+    help="The agent's period; by default it is measured.",
 )
 @click.option(
     "--cpus",
     type=CPUS,
     metavar="LIST",
-    help="Where the agent may run: 0,2-5, or all. The noise source: on the last CPU.",
+    help="CPUs for the agent: 0,2-5, or all. Default for the noise source: the last CPU.",
 )
 @click.option(
     "--compare", type=Placements(), metavar="LIST", help=f"Compare placements: {','.join(PLACEMENTS)}."
@@ -95,11 +99,11 @@ def run(
     words: int,
     unsync: bool,
 ) -> Outcome:
-    """Whether an agent disturbs a parallel job, by how much, and what would have been found.
+    """Measure whether an agent disturbs a parallel job, by how much, and the smallest detectable cost.
 
-    A loop of collectives runs in blocks, the agent on in half of them, drawn by lot, for --budget (60 s by default)
-    at most. Exit 1: a slowdown that matters was found; 4: no verdict, for the machine is too noisy or the budget too
-    short, or whether the slowdown matters is not settled.
+    A loop of collectives runs in blocks for at most --budget (60 s by default). The agent is on in half of the
+    blocks, in random order. Exit code 1: the agent causes a slowdown above --matters. Exit code 4: no verdict, because
+    the machine is too noisy, the budget is too short, or the interval of the slowdown contains the limit.
 
     \b
     sonde noise run --level 1% --budget 30s
@@ -110,7 +114,7 @@ def run(
     if (level is None) == (agent is None):
         raise UsageError(
             "noise.no_agent" if level is None else "noise.two_agents",
-            "there is nothing to measure" if level is None else "--level and --agent were both given",
+            "no agent was given to measure" if level is None else "--level and --agent were both given",
             "give --level 1% for the noise source, or --agent COMMAND",
         )
     from sonde.core import hostlist
@@ -122,7 +126,7 @@ def run(
     start = prepare("noise", "sonde-noise", launcher, hostlist.expand(hosts) if hosts else ())
     runs.check_cpus(cpus or (), start)
     out = output_path("noise", output)
-    told = replaced(out)
+    warnings = replaced(out)
     labels: dict[str, Any] = {}
     spent_s = 0.0
     if level is not None:
@@ -132,15 +136,17 @@ def run(
         labels = {"level": level, "words": words}
     else:
         assert agent is not None
-        _design(budget, period_s or 0.0, [1, 1])  # before an agent is watched for nothing
-        watched = time.monotonic()
-        target, period = _target(agent, pause, period_s, dry_run, told)
-        spent_s = time.monotonic() - watched
+        _design(
+            budget, period_s or 0.0, [1, 1]
+        )  # a budget that is too short fails before the agent is watched
+        watch_began = time.monotonic()
+        target, period = _target(agent, pause, period_s, dry_run, warnings)
+        spent_s = time.monotonic() - watch_began
         name = target.name or "agent"
     if cpus is None:
         cpus = (runs.last_cpu(),) if level else ()
     if compare:
-        variants = _compared(compare, target, level, period, words, number, told)
+        variants = _compared(compare, target, level, period, words, number, warnings)
     else:
         variants = (OFF, Variant(name, target, cpus, level if level is not None else float("nan")))
     shares = [variant.share for variant in variants]
@@ -163,22 +169,22 @@ def run(
     )
     if dry_run:
         outcome = _dry(plan, start, out, budget)
-        outcome.warnings = [*told, *outcome.warnings]
+        outcome.warnings = [*warnings, *outcome.warnings]
         return outcome
     request = runs.Request(plan, start, out, ("sonde", *sys.argv[1:]), budget, began, timeout_s)
     measured = runs.measure(request, settings().bar("noise run", budget))
     measured.check()
-    outcome = told_by(measured.paths[0], "run")
-    outcome.warnings = [*told, *outcome.warnings]
+    outcome = outcome_of(measured.paths[0], "run")
+    outcome.warnings = [*warnings, *outcome.warnings]
     if measured.interrupted:
         outcome.tell_interrupted(measured.paths)
     return outcome
 
 
 def _target(
-    agent: str, pause: str | None, period_s: float | None, dry_run: bool, told: list[Warning]
+    agent: str, pause: str | None, period_s: float | None, dry_run: bool, warnings: list[Warning]
 ) -> tuple[AgentPlan, float]:
-    """What --agent asks for, and how often it works, s; 0: not known."""
+    """The agent that --agent names, and its period, s; 0: unknown. It may add warnings."""
     from sonde.core.units import format_duration
     from sonde.noise import run as runs
     from sonde.noise.agents import plan_for, recipe_for
@@ -188,26 +194,26 @@ def _target(
     recipe = recipe_for(agent, is_program)
     if recipe is not None:
         check_here(recipe)
-        told += already(recipe)
+        warnings += already(recipe)
     target = plan_for(agent, period_s, is_program).with_changes(pause=pause)
     if recipe is not None or period_s or dry_run:
         return target, target.period_s
     found = runs.find_period(target)
     if found:
-        told.append(
+        warnings.append(
             Warning(
                 "noise.period_found",
-                f"the agent works each {format_duration(found)}, as its use of CPU time shows",
-                "give --period when you know better",
+                f"the agent's use of CPU time shows a period of {format_duration(found)}",
+                "give --period if you know a better value",
             )
         )
     else:
-        told.append(
+        warnings.append(
             Warning(
                 "noise.period_unknown",
-                "how often the agent works is not known, and it showed no steady rhythm in "
+                "the period of the agent is unknown, and no steady period was seen in "
                 f"{format_duration(runs.WATCH_S)}: common periods were tried",
-                "give --period TIME; it finds smaller effects",
+                "give --period TIME; then smaller effects are detectable",
             )
         )
     return target, found
@@ -220,13 +226,15 @@ def _compared(
     period_s: float,
     words: int,
     seed: int,
-    told: list[Warning],
+    warnings: list[Warning],
 ) -> tuple[Variant, ...]:
-    """One variant a placement."""
+    """One variant for each placement. It may add warnings."""
     from sonde.noise import run as runs
 
     if target is None:
-        raise UsageError("noise.no_agent", "--compare needs something to place", "give a --level above 0")
+        raise UsageError(
+            "noise.no_agent", "--compare needs an agent or a noise source", "give a --level above 0"
+        )
     cpu = runs.last_cpu()
     out = [Variant(OFF.name, share=2 if len(names) > 2 else 1)]
     for name in names:
@@ -237,13 +245,13 @@ def _compared(
         elif name == "sibling":
             cpus = runs.siblings(cpu)
             if not cpus:
-                told.append(runs.no_smt(cpu))
+                warnings.append(runs.no_smt(cpu))
                 continue
         elif name == "sync" and level is None:
-            told.append(
+            warnings.append(
                 Warning(
                     "noise.no_sync",
-                    "an agent's own timers cannot be aligned over nodes, so --compare sync is left out",
+                    "an agent's own timers cannot be aligned across nodes, so --compare sync is left out",
                     "compare sync with --level",
                 )
             )
@@ -253,13 +261,13 @@ def _compared(
         out.append(Variant(name, agent, cpus, level if level is not None else float("nan")))
     if len(out) < 2:
         raise UsageError(
-            "noise.nothing_to_compare", "none of the placements is possible here", "try pinned,free"
+            "noise.nothing_to_compare", "none of these placements is possible here", "try pinned,free"
         )
     return tuple(out)
 
 
 def _design(budget: float, period_s: float, shares: list[int], spent_s: float = 0.0) -> Any:
-    """The design that a budget has time for; too short a budget is told with exit code 4, before anything starts."""
+    """The design that a budget has time for. If the budget is too short, exit code 4 comes before anything starts."""
     try:
         return design_for(budget, period_s, shares=shares, spent_s=spent_s)
     except UsageError as error:
@@ -285,10 +293,10 @@ def _dry(plan: Plan, start: Any, out: Path, budget_s: float) -> Outcome:
         ("dataset", str(out)),
         (
             "blocks",
-            f"{plan.blocks} of {format_duration(design.block_s)}, {format_duration(plan.expected_s)} in all",
+            f"{plan.blocks} of {format_duration(design.block_s)}, {format_duration(plan.expected_s)} in total",
         ),
         ("variants", ", ".join(variant.name for variant in plan.variants)),
-        ("looks", f"after {', '.join(map(str, facts['looks_after_pairs']))} pairs"),
+        ("interim tests", f"after {', '.join(map(str, facts['looks_after_pairs']))} pairs"),
         ("folded at", ", ".join(format_duration(p) for p in design.periods_s)),
     ]
     return Outcome.dry_run("noise", "run", [rows], [line], facts, plan.warnings())
@@ -303,14 +311,14 @@ FILES = click.argument(
 @common()
 @FILES
 def show(files: tuple[Path, ...]) -> Outcome:
-    """What datasets of this room say: verdict, size of the effect, what would have been found."""
-    outcomes = [told_by(path, "show") for path in files]
+    """Show the results of datasets of this room: verdict, size of the effect, smallest detectable cost."""
+    outcomes = [outcome_of(path, "show") for path in files]
     first = outcomes[0]
     if len(outcomes) == 1:
         first.exit = Exit.DONE
         return first
-    alone = len({path.name for path in files}) == len(files)  # else only folders tell them apart
-    named = [(path.name if alone else str(path), each) for path, each in zip(files, outcomes)]
+    unique = len({path.name for path in files}) == len(files)  # otherwise only the folders differ
+    named = [(path.name if unique else str(path), each) for path, each in zip(files, outcomes)]
     return Outcome(
         "noise",
         "show",
@@ -333,7 +341,7 @@ def show(files: tuple[Path, ...]) -> Outcome:
             for name, each in named
             for table in each.tables
         ],
-        # One that begins with a blank is a command to copy, and follows its line.
+        # A line that begins with a blank is a command to copy. It belongs to the line before it.
         lines=[
             line if line.startswith(" ") else f"{name}: {line}" for name, each in named for line in each.lines
         ],
@@ -342,8 +350,8 @@ def show(files: tuple[Path, ...]) -> Outcome:
     )
 
 
-def told_by(path: Path, verb: str) -> Outcome:
-    """What a dataset of the room says, whatever its kind."""
+def outcome_of(path: Path, verb: str) -> Outcome:
+    """The outcome of a dataset of this room, of any kind."""
     from importlib import import_module
 
     from sonde.noise import verdict
@@ -351,12 +359,12 @@ def told_by(path: Path, verb: str) -> Outcome:
     read = saved.read(path)
     summary = read.summary
     if read.kind != "run":
-        return import_module(f"sonde.noise.cli_{read.kind}").told_by(path, verb)  # type: ignore[no-any-return]
+        return import_module(f"sonde.noise.cli_{read.kind}").outcome_of(path, verb)  # type: ignore[no-any-return]
     from sonde.noise import cli_studies, studies
 
     if str(summary.attrs.get("study")) in studies.STUDIES:
-        return cli_studies.told_by(path, verb)
-    outcome = saved.told(read, verb, verdict)
+        return cli_studies.outcome_of(path, verb)
+    outcome = saved.outcome_of(read, verb, verdict)
     outcome.findings = found = verdict.findings(summary)
     outcome.sound = verdict.sound(summary)
     if found:

@@ -1,4 +1,4 @@
-"""sonde noise agents: which agents Sonde knows, what one of them runs, and a trial of it on this machine."""
+"""sonde noise agents: the agents with a recipe, the script of one of them, and a trial of it on this machine."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 @click.command()
 @common()
 @click.argument("name", required=False)
-@click.option("--period", "period_s", type=DURATION, metavar="TIME", help="How often it is to work.")
-@click.option("--try", "trial", is_flag=True, help="Start it here, drive, pause, resume and stop it.")
+@click.option("--period", "period_s", type=DURATION, metavar="TIME", help="The period of the agent.")
+@click.option("--try", "trial", is_flag=True, help="Start the agent here, drive, pause, resume and stop it.")
 def agents(name: str | None, period_s: float | None, trial: bool) -> Outcome:
-    """Which agents can be measured, and how one is run.
+    """List the agents that can be measured, or show how one of them is run.
 
-    With a NAME its script and what to know of it; with --try it runs here for seven periods, and what it
-    used, and whether it could be paused and left nothing behind, is told.
+    With a NAME, it shows the agent's script and notes. With --try, the agent runs here for seven periods; the result
+    is its use of resources, whether it could be paused, and whether it left anything behind.
 
     \b
     sonde noise agents
@@ -39,8 +39,8 @@ def agents(name: str | None, period_s: float | None, trial: bool) -> Outcome:
             if given:
                 raise UsageError(
                     "noise.agent_unnamed",
-                    f"{option} needs to know which agent",
-                    f"name one: sonde noise agents collectd {option}{' 1s' if option == '--period' else ''}",
+                    f"{option} needs the name of an agent",
+                    f"for example: sonde noise agents collectd {option}{' 1s' if option == '--period' else ''}",
                 )
         return _list()
     recipe = find_recipe(name) if not trial else recipe_for(name, _is_program)
@@ -74,11 +74,11 @@ def _list() -> Outcome:
     return Outcome(
         "noise",
         "agents",
-        f"{len(rows)} recipes, {here} of them can be run here; any other agent is measured by its command",
+        f"{len(rows)} recipes; {here} of them can run here; any other agent can be measured by its command",
         tables=[
             Table("Agents that Sonde knows how to run", ("name", "what it runs", "here", "package"), rows)
         ],
-        lines=["What one of them runs, and what it uses here:", "  sonde noise agents node-exporter --try"],
+        lines=["To see what an agent uses here:", "  sonde noise agents node-exporter --try"],
         values={"agents": values},
     )
 
@@ -102,22 +102,22 @@ def _show(recipe: Recipe, plan: AgentPlan) -> Outcome:
     lacks, install = run_agents.missing(recipe), recipe.install(family())
     pauses = {
         "stop-cont": "SIGSTOP and SIGCONT; it keeps its state",
-        "start-stop": "it is ended, and started anew",
+        "start-stop": "ending it and starting it again",
     }
     rows = [
-        ("works", f"each {format_duration(plan.period_s)}; by default {format_duration(recipe.usual_s)}"),
+        ("period", f"{format_duration(plan.period_s)}; in normal use {format_duration(recipe.usual_s)}"),
         ("driven by", plan.drive or "its own timer"),
         ("ready when", plan.ready or "it runs"),
         ("paused by", pauses[plan.pause]),
         ("ended by", plan.stop or f"SIGTERM, SIGKILL after {format_duration(plan.grace_s)}"),
-        ("here", f"no {', no '.join(lacks)}" if lacks else "✓"),
+        ("here", f"missing: {', '.join(lacks)}" if lacks else "✓"),
     ]
     if lacks:
-        rows.append(("to have it", install or "from its makers, or a module that brings it"))
+        rows.append(("to install it", install or "from its makers, or load a module that provides it"))
     lines = [f"note: {note}" for note in recipe.notes]
     if not recipe.tested:
         lines.append("note: Sonde's tests do not run this recipe; try it with --try before you rely on it.")
-    lines += ["It runs, with $SONDE_AGENT_DIR for a folder of its own:"]
+    lines += ["Script; $SONDE_AGENT_DIR is the agent's own folder:"]
     lines += [f"  {line}" for line in plan.command.strip().splitlines()]
     return Outcome(
         "noise",
@@ -140,17 +140,16 @@ def _show(recipe: Recipe, plan: AgentPlan) -> Outcome:
 
 
 def already(recipe: Recipe) -> list[Warning]:
-    """That the agent is in every block, because it runs here anyway."""
+    """A warning when the agent already runs here, because then it runs in every block."""
     from sonde.noise import run_agents
 
     if not (pids := run_agents.running(recipe)):
         return []
-    many = f"process{'es' if len(pids) > 1 else ''} {', '.join(map(str, pids[:4]))}"
+    found = f"process{'es' if len(pids) > 1 else ''} {', '.join(map(str, pids[:4]))}"
     return [
         Warning(
             "noise.agent_runs_already",
-            f"{recipe.name} runs here already ({many}); what it costs is in every measurement, and Sonde's own "
-            "comes on top",
+            f"{recipe.name} already runs here ({found}); its cost is in every block, and Sonde starts a second one",
             "stop the service while the agent is measured",
         )
     ]
@@ -168,13 +167,13 @@ def _try(name: str, recipe: Recipe | None, plan: AgentPlan) -> Outcome:
     outcome.findings = _wrong(plan, recipe, trial)
     shown = plan.name or name
     if outcome.findings:
-        outcome.verdict = f"{shown} is not fit to be measured as it is"
+        outcome.verdict = f"{shown} cannot be measured as it is"
         outcome.exit = Exit.ENVIRONMENT
     else:
         used = f"{trial.cpu_s / trial.on_s:.2%} of a core"
         outcome.verdict = f"{shown} works, can be paused, and leaves nothing behind; it uses {used}"
         outcome.lines = [
-            "What that costs a parallel job:",
+            "To measure its cost for a parallel job:",
             f"  sonde noise run --agent {typed(name)} --budget 60s",
         ]
     return outcome
@@ -194,7 +193,7 @@ def _table(plan: AgentPlan, trial: Trial) -> Table:
         ("ready after", format_duration(trial.start_s), ""),
         ("CPU a period", format_duration(trial.cpu_s / periods), f"{trial.cpu_s / trial.on_s:.3%} of a core"),
         ("wake-ups a period", f"{trial.wakeups / periods:.1f}", f"{processes}, {threads}"),
-        ("memory", format_size(trial.rss_bytes), "pages shared by its processes count for each"),
+        ("memory", format_size(trial.rss_bytes), "pages that its processes share count for each process"),
     ]
     if plan.drive:
         size = format_size(round(trial.drive_bytes / trial.drives)) if trial.drives else "-"
@@ -202,11 +201,11 @@ def _table(plan: AgentPlan, trial: Trial) -> Table:
     if trial.work_bytes:
         rows.append(("writes a period", format_size(round(trial.work_bytes / periods)), ""))
     rows += [
-        ("paused", "✓" if trial.held else "✗", f"{format_duration(trial.paused_cpu_s)} of CPU meanwhile"),
+        ("paused", "✓" if trial.held else "✗", f"{format_duration(trial.paused_cpu_s)} of CPU while paused"),
         (
-            "keeper's CPU a period",
+            "supervisor's CPU a period",
             format_duration(trial.keeper_cpu_s / periods),
-            "drives, pauses and looking on included",
+            "for driving, pausing and watching the agent",
         ),
         ("left behind", ", ".join(trial.left) or "nothing", ""),
     ]
@@ -222,12 +221,14 @@ def _count(number: int, one: str, many: str) -> str:
 def _wrong(plan: AgentPlan, recipe: Recipe | None, trial: Trial) -> list[Finding]:
     found = []
     if not trial.held:
-        found.append(Finding("noise.agent_not_paused", "not all of it was stopped while it was paused"))
+        found.append(
+            Finding("noise.agent_not_paused", "some of its processes were not stopped during the pause")
+        )
     if plan.drive and not trial.drives:
-        why = trial.drive_failure or "none came due"
-        found.append(Finding("noise.agent_not_driven", f"none of its drives went well: {why}"))
+        why = trial.drive_failure or "no drive was due"
+        found.append(Finding("noise.agent_not_driven", f"no drive of it succeeded: {why}"))
     if recipe is not None and recipe.work and trial.work_bytes <= 0:
         found.append(Finding("noise.agent_idle", f"nothing was written to {recipe.work} while it was on"))
     if trial.left:
-        found.append(Finding("noise.agent_left", f"still there after its end: {', '.join(trial.left)}"))
+        found.append(Finding("noise.agent_left", f"left behind after its end: {', '.join(trial.left)}"))
     return found

@@ -1,4 +1,4 @@
-"""Options that every command with a timed loop has: what the loop does, and the noise source's level."""
+"""The options of all commands with a timed loop: the operation of the loop, and the noise source's level."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from sonde.core.options import DURATION, SHARE, SIZE, TIMEOUT, HouseType, Share,
 from sonde.noise.plan import OPS
 
 PLACEMENTS = ("pinned", "free", "sibling", "sync")
-WORDS = 250_000  # of the noise source's array; the source thesis's
+WORDS = 250_000  # size of the noise source's array, as in the source thesis
 
 
 class TooShort(UsageError):
-    """A budget without time for a verdict: told before anything starts, with the exit code of missing data."""
+    """The budget is too short for a verdict. Raised before anything starts, with the exit code of missing data."""
 
     exit = Exit.INCOMPLETE
 
@@ -26,24 +26,28 @@ class Placements(HouseType):
     name, allowed = "placements", ", ".join(PLACEMENTS)
 
     def read(self, text: str) -> tuple[str, ...]:
-        asked = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
-        for word in asked:
-            if word not in PLACEMENTS:
+        names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+        for name in names:
+            if name not in PLACEMENTS:
                 raise UsageError(
                     "noise.unknown_placement",
-                    f"there is no placement '{word}'; there are: {', '.join(PLACEMENTS)}",
+                    f"there is no placement '{name}'; there are: {', '.join(PLACEMENTS)}",
                     "write them like pinned,free",
                 )
-        return asked
+        return names
 
 
-LEVEL = Share(zero=True)  # of the noise source; 0: nothing at all
+LEVEL = Share(zero=True)  # of the noise source; 0: no noise
 DETECTOR = (
     click.option(
-        "--op", type=click.Choice(OPS), default="alltoall", show_default=True, help="What the loop repeats."
+        "--op",
+        type=click.Choice(OPS),
+        default="alltoall",
+        show_default=True,
+        help="Operation that the loop repeats.",
     ),
     click.option(
-        "--size", type=SIZE, default="1KiB", show_default=True, metavar="SIZE", help="Length of its messages."
+        "--size", type=SIZE, default="1KiB", show_default=True, metavar="SIZE", help="Size of its messages."
     ),
     click.option(
         "--alpha", type=SHARE, default="1%", show_default=True, metavar="SHARE", help="False alarms allowed."
@@ -54,7 +58,7 @@ DETECTOR = (
         default="0.1%",
         show_default=True,
         metavar="SHARE",
-        help="Slowdown that counts.",
+        help="Slowdown from which on the agent is a finding.",
     ),
     click.option(
         "--grain",
@@ -63,32 +67,39 @@ DETECTOR = (
         default="1ms",
         show_default=True,
         metavar="TIME",
-        help="What an application computes between two collectives, for the model of scale.",
+        help="Computing time between two collectives, for the model of many nodes.",
     ),
     click.option(
-        "--poll", is_flag=True, help="Poll non-blocking operations: names late ranks also without the kernel."
+        "--poll",
+        is_flag=True,
+        help="Poll non-blocking operations: shows late ranks without the kernel's data.",
     ),
     click.option(
-        "--keep", is_flag=True, help="Keep every iteration in the dataset, not its distribution alone."
+        "--keep", is_flag=True, help="Store every iteration in the dataset, not only the distribution."
     ),
     click.option(
         "--every",
         type=click.Choice(["auto", "1", "2", "4", "8", "16"]),
         default="auto",
-        help="Iterations that share one reading of the clock; auto: by what reading costs.",
+        help="Iterations that share one reading of the clock; auto: depends on its cost.",
     ),
     TIMEOUT,
 )
 SOURCE = (
     click.option(
-        "--words", type=Whole(1), default=WORDS, show_default=True, metavar="N", help="Words the source sums."
+        "--words",
+        type=Whole(1),
+        default=WORDS,
+        show_default=True,
+        metavar="N",
+        help="Words that the source sums.",
     ),
     click.option("--unsync", is_flag=True, help="Sources on several nodes burst at independent times."),
 )
 
 
 def options(*sets: tuple[Any, ...]) -> Any:
-    """Adds sets of options to a command."""
+    """A decorator that adds sets of options to a command."""
 
     def decorate(command: Any) -> Any:
         for option in reversed([option for each in sets for option in each]):

@@ -1,4 +1,4 @@
-"""sonde noise host: which interruptions hit which core, without MPI."""
+"""sonde noise host: the interruptions of each core, without MPI."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Threshold(Duration):
 
 @click.command("host")
 @common("output", "budget", "dry_run")
-@click.option("--cpus", type=CPUS, metavar="LIST", help="CPUs to measure: 0,2-3, or all, as by default.")
+@click.option("--cpus", type=CPUS, metavar="LIST", help="CPUs to measure: 0,2-3, or all (the default).")
 @click.option(
     "--method",
     type=click.Choice(["detour", "fwq", "both"]),
     default="detour",
     show_default=True,
-    help="Watch for gaps in a tight loop, time a fixed piece of work, or both in turn.",
+    help="Watch for gaps in a tight loop, time a fixed amount of work, or both in turn.",
 )
 @click.option(
     "--threshold",
@@ -42,7 +42,7 @@ class Threshold(Duration):
     type=Threshold(unit="us"),
     default="auto",
     metavar="TIME",
-    help="Gap from which it is a detour; auto: nine turns of the loop.",
+    help="Shortest gap that counts as a detour; auto: nine turns of the loop.",
 )
 def host(
     output: Path | None,
@@ -52,9 +52,9 @@ def host(
     method: str,
     threshold_s: float,
 ) -> Outcome:
-    """See what interrupts each core: when, how long, how often, and who.
+    """Measure the interruptions of each core: when, how long, how often, and by which program.
 
-    It keeps the measured cores busy for --budget (10 s by default). Ctrl-C saves what there is.
+    It keeps the measured cores busy for --budget (10 s by default). Ctrl-C saves the data so far.
 
     \b
     sonde noise host --cpus 0-3 --budget 10s -o host.nc
@@ -68,23 +68,23 @@ def host(
     run_host.check(view)
     out = run_programs.output_path(output)
     duration_s = 10.0 if budget_s is None else left_of(budget_s, began)
-    gone = replaced(out)
+    warnings = replaced(out)
     if dry_run:
         outcome = _dry(view, out, duration_s)
-        outcome.warnings = [*gone, *outcome.warnings]
+        outcome.warnings = [*warnings, *outcome.warnings]
         return outcome
     bar = settings().bar("noise host", duration_s)
     measured = run_host.run(view, out, ("sonde", *sys.argv[1:]), duration_s, bar, within(budget_s, began))
-    outcome = told_by(measured.file.path, "host")
-    outcome.warnings = [*gone, *outcome.warnings]
+    outcome = outcome_of(measured.file.path, "host")
+    outcome.warnings = [*warnings, *outcome.warnings]
     return saved.end(outcome, measured)
 
 
-def told_by(path: Path, verb: str) -> Outcome:
-    """What a dataset of kind `host` says."""
-    from sonde.noise import host as words
+def outcome_of(path: Path, verb: str) -> Outcome:
+    """The outcome of a dataset of kind `host`."""
+    from sonde.noise import host as texts
 
-    return saved.told(saved.read(path), verb, words, words.lines)
+    return saved.outcome_of(saved.read(path), verb, texts, texts.lines)
 
 
 def _dry(view: View, out: Path, duration_s: float) -> Outcome:
@@ -99,7 +99,7 @@ def _dry(view: View, out: Path, duration_s: float) -> Outcome:
         ("method", view.method),
         ("threshold", format_duration(view.threshold_s) if view.threshold_s else "auto"),
         ("time", format_duration(duration_s)),
-        ("osnoise tracer", absent() or "is there"),
+        ("osnoise tracer", absent() or "available"),
         ("dataset", str(out)),
     ]
     values = {"commands": [line], "cpus": list(view.measured_cpus), "method": view.method}

@@ -1,4 +1,4 @@
-"""sonde noise source: a monitoring agent as a model, in the foreground, and what it really did."""
+"""sonde noise source: a model of a monitoring agent in the foreground, with a record of its bursts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.command("source")
 @common("output", "launcher", "hosts", "budget", "seed", "dry_run")
 @click.option(
-    "--level", type=SHARE, required=True, metavar="SHARE", help="CPU time of each period: 1%, 0.01%."
+    "--level", type=SHARE, required=True, metavar="SHARE", help="CPU time in each period: 1%, 0.01%."
 )
 @click.option(
     "--period",
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     default="1s",
     show_default=True,
     metavar="TIME",
-    help="From burst to burst.",
+    help="Time from burst to burst.",
 )
 @click.option(
     "--words",
@@ -40,16 +40,20 @@ if TYPE_CHECKING:
     default="250000",
     show_default=True,
     metavar="N",
-    help="64-bit words it sums: its footprint in the caches.",
+    help="64-bit words that it sums: its footprint in the caches.",
 )
 @click.option("--core", type=Whole(0), metavar="N", help="Pin it to this CPU.")
-@click.option("--free", is_flag=True, help="Leave it to the scheduler, as by default.")
+@click.option("--free", is_flag=True, help="Let the scheduler choose the CPU (the default).")
 @click.option(
-    "--sync", is_flag=True, help="Bursts on all hosts together, on whole periods of the clock; the default."
+    "--sync",
+    is_flag=True,
+    help="Bursts on all hosts at the same time, at whole periods of the clock (the default).",
 )
 @click.option("--unsync", is_flag=True, help="A random phase for each host.")
-@click.option("--phase", "phase_s", type=PAUSE, metavar="TIME", help="Bursts this long after whole periods.")
-@click.option("--duration", "duration_s", type=DURATION, metavar="TIME", help="How long it works.")
+@click.option(
+    "--phase", "phase_s", type=PAUSE, metavar="TIME", help="Start bursts this long after whole periods."
+)
+@click.option("--duration", "duration_s", type=DURATION, metavar="TIME", help="How long the source works.")
 def source(
     output: Path | None,
     launcher: str,
@@ -67,9 +71,9 @@ def source(
     phase_s: float | None,
     duration_s: float | None,
 ) -> Outcome:
-    """Be a monitoring agent: sum an array for a share of each period, sleep the rest, record each burst.
+    """Act as a monitoring agent: sum an array for a share of each period, sleep for the rest, record each burst.
 
-    It works until --duration or --budget is over, or Ctrl-C; the bursts are saved either way.
+    It works until --duration or --budget is over, or until Ctrl-C. In each case it saves the bursts.
 
     \b
     sonde noise source --level 1% --duration 60s -o source.nc
@@ -80,19 +84,21 @@ def source(
     from sonde.core.launch.start import replaced
     from sonde.noise import run_programs, run_source
 
-    told = [
+    options = [
         name
         for name, given in (("--sync", sync), ("--unsync", unsync), ("--phase", phase_s is not None))
         if given
     ]
-    if len(told) > 1:
-        raise UsageError("noise.phase_twice", f"{' and '.join(told)} exclude one another", "give one of them")
+    if len(options) > 1:
+        raise UsageError(
+            "noise.phase_twice", f"{' and '.join(options)} exclude each other", "give one of them"
+        )
     if free and core is not None:
         raise UsageError(
-            "noise.core_twice", "--core pins the source, and --free does not", "give one of the two"
+            "noise.core_twice", "--core pins the source, but --free does not", "give one of the two"
         )
     names = hostlist.expand(hosts) if hosts else ()
-    asked = run_source.Source(
+    request = run_source.Source(
         level,
         period_s,
         words,
@@ -101,44 +107,44 @@ def source(
         secrets.randbits(32) if seed is None else seed,
     )
     start = run_source.prepare(launcher, names)
-    run_source.check(asked, here=not names)
+    run_source.check(request, here=not names)
     out = run_programs.output_path(output)
-    gone = replaced(out)
+    warnings = replaced(out)
     if dry_run:
-        outcome = _dry(asked, start, names, out, run_source.duration(budget_s, duration_s, began))
-        outcome.warnings = [*gone, *outcome.warnings]
+        outcome = _dry(request, start, names, out, run_source.duration(budget_s, duration_s, began))
+        outcome.warnings = [*warnings, *outcome.warnings]
         return outcome
     bar = settings().bar("noise source", duration_s or budget_s)
     measured = run_source.run(
-        asked, start, names, out, ("sonde", *sys.argv[1:]), budget_s, duration_s, bar, began
+        request, start, names, out, ("sonde", *sys.argv[1:]), budget_s, duration_s, bar, began
     )
-    outcome = told_by(measured.file.path, "source")
-    outcome.warnings = [*gone, *outcome.warnings]
+    outcome = outcome_of(measured.file.path, "source")
+    outcome.warnings = [*warnings, *outcome.warnings]
     return saved.end(outcome, measured, len(names) < 2)
 
 
-def told_by(path: Path, verb: str) -> Outcome:
-    """What a dataset of kind `source` says."""
-    from sonde.noise import source as words
+def outcome_of(path: Path, verb: str) -> Outcome:
+    """The outcome of a dataset of kind `source`."""
+    from sonde.noise import source as texts
 
-    return saved.told(saved.read(path), verb, words)
+    return saved.outcome_of(saved.read(path), verb, texts)
 
 
-def _dry(asked: Source, start: Launcher, names: Sequence[str], out: Path, works_s: float | None) -> Outcome:
+def _dry(request: Source, start: Launcher, names: Sequence[str], out: Path, works_s: float | None) -> Outcome:
     from sonde.core.seal import run_folder
     from sonde.core.units import format_duration, format_share
     from sonde.noise import run_source
 
-    lines = [run_source.command(asked, start, host, run_folder(out), works_s) for host in (names or ("",))]
-    phase = "random, one for each host" if asked.phase_s is None else format_duration(asked.phase_s)
+    lines = [run_source.command(request, start, host, run_folder(out), works_s) for host in (names or ("",))]
+    phase = "random, one for each host" if request.phase_s is None else format_duration(request.phase_s)
     rows = [
-        ("level", format_share(asked.level, 6, trim=True)),
-        ("period", format_duration(asked.period_s)),
-        ("words", str(asked.words)),
-        ("core", "free" if asked.core is None else str(asked.core)),
+        ("level", format_share(request.level, 6, trim=True)),
+        ("period", format_duration(request.period_s)),
+        ("words", str(request.words)),
+        ("core", "free" if request.core is None else str(request.core)),
         ("phase", phase),
         ("works for", "until Ctrl-C" if works_s is None else format_duration(works_s)),
         ("dataset", str(out)),
     ]
-    values = {"commands": lines, "level": asked.level, "period_s": asked.period_s, "words": asked.words}
+    values = {"commands": lines, "level": request.level, "period_s": request.period_s, "words": request.words}
     return Outcome.dry_run("noise", "source", [rows], lines, values)

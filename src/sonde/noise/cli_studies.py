@@ -29,7 +29,7 @@ class Levels(HouseType):
     name, allowed = "levels", "a list such as 1%,0.3%,0.1%"
 
     def read(self, text: str) -> tuple[float, ...]:
-        hint = "write them like 1%,0.3%,0.1%; blocks without noise are always there"
+        hint = "write them like 1%,0.3%,0.1%; blocks without noise are always included"
         found: list[float] = []
         for word in text.split(","):
             value = SHARE.read(word)
@@ -40,7 +40,7 @@ class Levels(HouseType):
 
 
 class Names(HouseType):
-    """A list of names, each once. Value: tuple."""
+    """A list of different names. Value: tuple."""
 
     name = "names"
 
@@ -49,17 +49,17 @@ class Names(HouseType):
         self.allowed = ", ".join(known)
 
     def read(self, text: str) -> tuple[str, ...]:
-        asked = tuple(word.strip() for word in text.split(","))
-        for word in asked:
-            if word not in self.known:
+        names = tuple(name.strip() for name in text.split(","))
+        for name in names:
+            if name not in self.known:
                 raise UsageError(
                     f"noise.unknown_{self.what}",
-                    f"there is no {self.what} '{word}'; there are: {self.allowed}",
+                    f"there is no {self.what} '{name}'; there are: {self.allowed}",
                     f"write them like {','.join(self.known[:2])}",
                 )
-            if asked.count(word) > 1:
-                raise UsageError("noise.twice", f"'{word}' is given twice", "give each once")
-        return asked
+            if names.count(name) > 1:
+                raise UsageError("noise.twice", f"'{name}' is given twice", "give each once")
+        return names
 
 
 _OPS = click.option(
@@ -69,21 +69,19 @@ _OPS = click.option(
     default="alltoall",
     show_default=True,
     metavar="LIST",
-    help="What the loop repeats; of several, each has a run and a dataset of its own.",
+    help="Operations that the loop repeats; each has its own run and its own dataset.",
 )
 _BLOCK = click.option(
     "--block-s", "block_s", type=DURATION, hidden=True, help="Length of a block; for tests of Sonde itself."
 )
-_DETECTOR = cli_detector.DETECTOR[1:]  # without its --op, which takes one
-_LOOP = (
-    cli_detector.DETECTOR[1],
-    *cli_detector.DETECTOR[5:],
-)  # --size --poll --keep --every --timeout: what has no verdict to shape
+_DETECTOR = cli_detector.DETECTOR[1:]  # without its --op, which takes only one operation
+# --size --poll --keep --every --timeout: without the options for a verdict
+_LOOP = (cli_detector.DETECTOR[1], *cli_detector.DETECTOR[5:])
 
 
 @dataclass(frozen=True)
 class Wishes:
-    """What both studies are asked for."""
+    """The options that both studies have."""
 
     output: Path | None
     launcher: str
@@ -112,19 +110,19 @@ class Wishes:
     default="1s",
     show_default=True,
     metavar="TIME",
-    help="From burst to burst.",
+    help="Time from burst to burst.",
 )
 @click.option(
     "--sweep",
     type=Names(studies.SWEEPS, "sweep"),
     metavar="LIST",
-    help="Compare ways of making the same noise instead, at the highest level: sync,period,placement,sibling.",
+    help="Instead, compare different kinds of noise at the highest level: sync,period,placement,sibling.",
 )
 @click.option(
     "--cpus",
     type=CPUS,
     metavar="LIST",
-    help="Where the source may run: 0,2-5, or all. By default the last CPU.",
+    help="CPUs for the source: 0,2-5, or all. By default the last CPU.",
 )
 @click.option(
     "--words",
@@ -132,7 +130,7 @@ class Wishes:
     default=cli_detector.WORDS,
     show_default=True,
     metavar="N",
-    help="Words the source sums.",
+    help="Words that the source sums.",
 )
 @_OPS
 @_BLOCK
@@ -155,11 +153,11 @@ def sensitivity(
     timeout_s: float,
     **detector: Any,
 ) -> Outcome:
-    """How little noise is told apart from none here, by Sonde and by the source thesis's rule.
+    """Measure the lowest level of noise that is detected here, by Sonde's test and by the rule of the source thesis.
 
-    One run has blocks without noise and blocks at each level in drawn order, so that all levels meet the same machine.
-    Both rules judge the same blocks; the time each needed is that of a run of one level alone. It takes --budget
-    (5 min by default), all operations together.
+    One run has blocks without noise and blocks at each level, in random order, so that all levels meet the same
+    machine. Both rules judge the same blocks. The reported time is the time of a run of one level alone. All operations
+    together take --budget (5 min by default).
 
     \b
     sonde noise sensitivity --budget 5min
@@ -167,15 +165,15 @@ def sensitivity(
     sonde noise sensitivity --sweep sync,period --levels 1%
     """
     wishes = _wishes(output, launcher, hosts, ntasks, budget_s, seed, dry_run, timeout_s)
-    told: list[Warning] = []
+    warnings: list[Warning] = []
     if sweep and cpus is not None:
         raise UsageError(
             "noise.cpus_twice",
-            "--sweep chooses the CPUs itself, and --cpus was given",
+            "--sweep chooses the CPUs itself, but --cpus was given",
             "leave out one of them",
         )
     if sweep:
-        variants = _swept(sweep, levels[0], period_s, words, wishes, told)
+        variants = _swept(sweep, levels[0], period_s, words, wishes, warnings)
         period_s = max([period_s, *(variant.period_s for variant in variants)])
     else:
         variants = _levels(levels, period_s, words, wishes.seed, _last() if cpus is None else cpus)
@@ -189,7 +187,7 @@ def sensitivity(
         return _plan(op, variants, design, wishes, detector, study, period_s, {"words": words})
 
     outcome = _measure("sensitivity", ops, wishes, plan)
-    outcome.warnings = [*told, *outcome.warnings]
+    outcome.warnings = [*warnings, *outcome.warnings]
     return outcome
 
 
@@ -220,11 +218,11 @@ def stability(
     timeout_s: float,
     **detector: Any,
 ) -> Outcome:
-    """Whether clean runs of the loop agree with each other, so that noise can be told from what is there anyway.
+    """Measure whether clean runs of the loop agree with each other, so that noise can be recognised.
 
-    A run in the source thesis's sense is a block here. Its rule asks for a narrow 99 % interval of their mean; beside
-    it stand what it cannot see: groups that differ, changes of level, neighbours alike, and what could be found here.
-    It takes --budget (5 min by default), all operations together.
+    A run of the source thesis is a block here. Its rule asks for a narrow 99 % interval of their mean. The table also
+    shows what this rule cannot see: groups that differ, changes of level, correlated neighbours, and the smallest
+    detectable burst. All operations together take --budget (5 min by default).
 
     \b
     sonde noise stability --budget 2min
@@ -270,7 +268,7 @@ def _last() -> tuple[int, ...]:
 
 
 def _afford(budget_s: float, ops: int, design: Callable[[], Design]) -> Design:
-    """The design, or exit 4 before anything starts; of several operations each has its part of the budget."""
+    """The design, or exit code 4 before anything starts. Each of several operations has its part of the budget."""
     try:
         return design()
     except UsageError as error:
@@ -293,9 +291,9 @@ def _levels(
 
 
 def _swept(
-    sweeps: Sequence[str], level: float, period_s: float, words: int, wishes: Wishes, told: list[Warning]
+    sweeps: Sequence[str], level: float, period_s: float, words: int, wishes: Wishes, warnings: list[Warning]
 ) -> tuple[Variant, ...]:
-    """One variant for each way of making the same noise."""
+    """One variant for each kind of the same noise. It may add warnings."""
     from sonde.core import hostlist
     from sonde.core.units import format_duration
     from sonde.noise import run as runs
@@ -314,10 +312,10 @@ def _swept(
         nodes = len(hostlist.expand(wishes.hosts)) if wishes.hosts else 1
         cores = rank_cpus(-(-wishes.ntasks // nodes))
         if len(cores) < 2:
-            told.append(
+            warnings.append(
                 Warning(
                     "noise.one_core",
-                    "there is one core for all ranks of a host, so its sources cannot burst at once",
+                    "all ranks of a host share one core, so its sources cannot burst at the same time",
                     "run it where each rank has a core",
                 )
             )
@@ -329,7 +327,7 @@ def _swept(
             one(f"each {format_duration(period)}", period, (last,))
     siblings = runs.siblings(last) if "sibling" in sweeps else ()
     if "sibling" in sweeps and not siblings:
-        told.append(
+        warnings.append(
             Warning(
                 "noise.no_sibling",
                 f"CPU {last} has no second hardware thread here, so the sibling is left out",
@@ -345,7 +343,7 @@ def _swept(
     if len(out) < 2:
         raise UsageError(
             "noise.nothing_to_compare",
-            "none of these questions can be asked here",
+            "none of these questions can be answered here",
             "try --sweep period,placement",
         )
     return (Variant(OFF.name, share=studies.off_share(len(out))), *out)
@@ -380,9 +378,9 @@ def _plan(
 
 
 def _measure(verb: str, ops: Sequence[str], wishes: Wishes, plan: Callable[[str, float], Plan]) -> Outcome:
-    """A run and a dataset for each operation, one after the other; what they say, together.
+    """Measure one run and one dataset for each operation, one after the other; the outcome is for all of them.
 
-    plan: given an operation and its part of the budget, s.
+    plan: called with an operation and its part of the budget, s.
     """
     from sonde.core import hostlist
     from sonde.core.launch.start import output_path, prepare, replaced
@@ -398,10 +396,10 @@ def _measure(verb: str, ops: Sequence[str], wishes: Wishes, plan: Callable[[str,
         runs.check_cpus(variant.cpus, start)
     out = output_path("noise", wishes.output)
     paths = [out if len(ops) == 1 else out.with_name(f"{out.stem}-{op}.nc") for op in ops]
-    gone = [replaced(path) for path in paths]
+    replacing = [replaced(path) for path in paths]
     if wishes.dry_run:
         outcome = _dry(verb, plans, start, paths, wishes)
-        outcome.warnings = [*chain(*gone), *outcome.warnings]
+        outcome.warnings = [*chain(*replacing), *outcome.warnings]
         return outcome
     bar = settings().bar
     done: list[Path] = []
@@ -413,15 +411,15 @@ def _measure(verb: str, ops: Sequence[str], wishes: Wishes, plan: Callable[[str,
             measured = runs.measure(request, bar(title, share))
         except SondeError as error:
             if done:
-                kept = f"what was measured before is in {', '.join(map(str, done))}"
-                error.hint = "; ".join(filter(None, (error.hint, kept)))
+                hint = f"the data measured before is in {', '.join(map(str, done))}"
+                error.hint = "; ".join(filter(None, (error.hint, hint)))
             raise
         done.append(measured.paths[0])
         measured.check()
         if measured.interrupted:
             break
     outcome = together(done, verb)
-    outcome.warnings = [*chain(*gone[: len(done)]), *outcome.warnings]
+    outcome.warnings = [*chain(*replacing[: len(done)]), *outcome.warnings]
     if measured.interrupted:
         outcome.tell_interrupted(done)
     return outcome
@@ -436,14 +434,14 @@ def _dry(verb: str, plans: Sequence[Plan], start: Any, paths: Sequence[Path], wi
         design, share = plan.design, wishes.budget_s / len(plans)
         line = start.line(plan.argv(str(run_folder(path).resolve()), share), plan.ntasks, {})
         lengths = (
-            f"{plan.blocks} of {format_duration(design.block_s)}, {format_duration(plan.expected_s)} in all"
+            f"{plan.blocks} of {format_duration(design.block_s)}, {format_duration(plan.expected_s)} in total"
         )
         shares = ", ".join(f"{variant.name} {variant.share}" for variant in plan.variants)
         rows = [
             ("dataset", str(path)),
             ("operation", plan.op),
             ("blocks", lengths),
-            ("of each in a round", shares),
+            ("blocks in a round", shares),
             ("rounds", " + ".join(map(str, design.rounds))),
         ]
         tables.append(rows)
@@ -460,24 +458,24 @@ def _dry(verb: str, plans: Sequence[Plan], start: Any, paths: Sequence[Path], wi
                 "command": typed(*line),
             }
         )
-    told = values[0] if len(values) == 1 else {"datasets": values}
-    return Outcome.dry_run("noise", verb, tables, lines, told, plans[0].warnings())
+    facts = values[0] if len(values) == 1 else {"datasets": values}
+    return Outcome.dry_run("noise", verb, tables, lines, facts, plans[0].warnings())
 
 
-def told_by(path: Path, verb: str) -> Outcome:
-    """What the dataset of a study says."""
+def outcome_of(path: Path, verb: str) -> Outcome:
+    """The outcome of the dataset of a study."""
     return together([path], verb)
 
 
 def together(paths: Sequence[Path], verb: str) -> Outcome:
-    """What datasets of one study say: their tables side by side where that can be."""
+    """The outcome of all datasets of one study. Their tables are side by side where possible."""
     datasets = [saved.read(path) for path in paths]
     summaries = [each.summary for each in datasets]
     complete = all(each.complete for each in datasets)
     warnings: list[Warning] = []
     for each in datasets:
         summary = each.summary
-        # One operation's warning says nothing of another's; of one dataset it needs no name.
+        # A warning belongs to one operation, so with several datasets it starts with the name of its operation.
         prefix = f"{summary.attrs['op']}: " if len(paths) > 1 else ""
         warnings += [
             Warning(warning.code, prefix + warning.evidence, warning.hint)
@@ -485,7 +483,7 @@ def together(paths: Sequence[Path], verb: str) -> Outcome:
         ]
     study = str(summaries[0].attrs["study"])
     single = len(summaries) == 1
-    told = [{"stop_reason": each.stop_reason, **study_words.values(each.summary)} for each in datasets]
+    values = [{"stop_reason": each.stop_reason, **study_words.values(each.summary)} for each in datasets]
     sentences = [study_words.sentence(summary) for summary in summaries]
     lines = [line for s in summaries for line in study_words.answer_lines(s)] if study == "sweep" else []
     if not single:
@@ -498,9 +496,9 @@ def together(paths: Sequence[Path], verb: str) -> Outcome:
         dataset=str(paths[0]),
         complete=complete,
         warnings=warnings,
-        values=told[0]
+        values=values[0]
         if single
-        else {"datasets": [{"dataset": str(path), **each} for path, each in zip(paths, told)]},
+        else {"datasets": [{"dataset": str(path), **each} for path, each in zip(paths, values)]},
         tables=study_words.stability_tables(summaries)
         if study == "stability"
         else [table for summary in summaries for table in study_words.tables(summary)],

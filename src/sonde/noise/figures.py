@@ -1,4 +1,4 @@
-"""A noise dataset's section of a report, and the figures of a run. Specifications only: nothing is drawn here."""
+"""The section of a report for a noise dataset, and the figures of a run. Specifications only: nothing is drawn here."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from sonde.noise import studies, study_words, verdict
 from sonde.noise.analyse import CELLS, QUANTILES, WINDOW_AFTER, WINDOW_BEFORE, reader, shared
 from sonde.noise.histogram import quantiles
 
-MOST_STALLS = 3000  # drawn, the longest of all
+MOST_STALLS = 3000  # stalls that are drawn: the longest
 MOST_RANKS = 64  # bars
 SHUFFLES, SHUFFLED_LEVEL = 200, 0.95
-FEWEST = 5  # blocks of each kind, or readings beyond a quantile, below which it means nothing
-WIDE = 2  # largest over smallest, from which an axis is logarithmic
-PER_DECADE = 6  # quantiles drawn
+FEWEST = 5  # blocks of each kind, or readings beyond a quantile; fewer mean nothing
+WIDE = 2  # an axis is logarithmic from this ratio of largest to smallest value
+PER_DECADE = 6  # quantiles that are drawn
 
 TIME = Axis("time since the run began", "s")
 CLEAN = "nothing on"
@@ -34,56 +34,56 @@ VARIANT = Slider("variant", "what was on")
 METHODS = (
     Method(
         "Permutation test",
-        "Blocks with the agent on are compared with blocks without by stalls folded at a period and by ranks of stalls "
-        "and quantiles; the largest of these is held against what it is when the labels are drawn anew, as they were "
-        "for the run.",
+        "The test compares blocks with the agent on and blocks without it: by stalls folded at a period, and by ranks "
+        "of stalls and quantiles. It compares the largest of these statistics with its values when the labels are "
+        "drawn again, as they were drawn for the run.",
         "Westfall & Young, Resampling-Based Multiple Testing, 1993; Phipson & Smyth, Stat. Appl. Genet. Mol. Biol. 9, "
         "2010",
     ),
     Method(
-        "Looking early",
-        "The run looks at itself a few times and may end; each look may spend its share of alpha, and all shares "
-        "together are alpha.",
+        "Interim tests",
+        "The run is tested a few times while it goes on, and may end early. Each interim test may spend its share of "
+        "alpha; all shares together are alpha.",
         "Lan & DeMets, Biometrika 70, 1983",
     ),
     Method(
         "Size of the effect",
-        "The median of all means of two pairwise differences, on less off. After an early detection it is measured on "
-        "fresh blocks, because those that gave it away exaggerate it.",
+        "The median of all means of two pairwise differences, on minus off. After an early detection it is measured "
+        "on fresh blocks, because the blocks that led to the detection overestimate it.",
         "Hodges & Lehmann, Ann. Math. Statist. 34, 1963",
     ),
     Method(
-        "What would have been found",
-        "Bursts of growing length are put into the run's own blocks with nothing on, and the whole test is done again, "
-        "until nine in ten are found.",
+        "Smallest detectable cost",
+        "Bursts of different lengths are put into the run's own blocks with nothing on, and the whole test is "
+        "repeated. The result is the shortest burst that is detected in nine of ten repetitions.",
     ),
     Method(
         "Cost at scale",
-        "A model, not a measurement: a step waits for the slowest of N nodes, each with bursts as seen here at "
-        "independent times; the expected largest of N.",
+        "A model, not a measurement: each step waits for the slowest of N nodes. Every node has the bursts measured "
+        "here, at independent times. The model gives the expected largest of N delays.",
         "Tsafrir, Etsion, Feitelson & Kirkpatrick, ICS 2005; Hoefler, Schneider & Lumsdaine, SC 2010",
     ),
 )
 SEVERAL = Method(
     "Several variants",
-    "Each is tested against nothing; p-values are adjusted for how many there are.",
+    "Each variant is tested against blocks with nothing on; p-values are adjusted for the number of variants.",
     "Holm, Scand. J. Statist. 6, 1979",
 )
 
 STEADINESS = Method(
     "Steadiness of clean runs",
-    "Whether groups of blocks are of one level, and at which block it changes.",
+    "Whether all groups of blocks have the same level, and at which block the level changes.",
     "Kruskal & Wallis, J. Am. Stat. Assoc. 47, 1952; Pettitt, Applied Statistics 28, 1979",
 )
 
 
 def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
-    """One dataset's part of a report, whatever its kind.
+    """The section of a report for one dataset of any kind.
 
     Parameters
     ----------
-    tree : groups /summary and, where it was kept, /raw; opened lazily
-    dataset : the file's name, for what to type next
+    tree : groups /summary and, where it is stored, /raw; opened lazily
+    dataset : the file's name, for the hints
 
     Returns
     -------
@@ -91,128 +91,128 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
 
     Raises
     ------
-    DataError  core.no_summary: only a run can be told of, and nobody has judged this one.
+    DataError  core.no_summary: a section needs /summary, and this run was not analysed.
     """
     summary = summary_of(tree, "noise", dataset)
     kind = str(tree.attrs.get("kind", "run"))
     if kind == "run":
         return run_section(tree, summary)
     if find_spec(f"sonde.noise.{kind}_figures") is not None:
-        made = import_module(f"sonde.noise.{kind}_figures").section(tree, dataset)
-        assert isinstance(made, Section)
-        return made
-    words = import_module(f"sonde.noise.{kind}")
+        section = import_module(f"sonde.noise.{kind}_figures").section(tree, dataset)
+        assert isinstance(section, Section)
+        return section
+    texts = import_module(f"sonde.noise.{kind}")
     return Section(
         "noise",
         f"Noise, {kind}",
-        words.sentence(summary),
-        tables=words.tables(summary),
-        warnings=words.warnings(summary),
+        texts.sentence(summary),
+        tables=texts.tables(summary),
+        warnings=texts.warnings(summary),
     )
 
 
 def run_section(tree: xr.DataTree, summary: xr.Dataset) -> Section:
-    """A run's part of a report; as `section`."""
+    """The section of a report for a run; as `section`."""
     summary = summary.assign_attrs({**tree.attrs, **summary.attrs})
     study = str(summary.attrs.get("study", "run"))
-    words: ModuleType = study_words if study in studies.STUDIES else verdict
+    texts: ModuleType = study_words if study in studies.STUDIES else verdict
     methods = [*METHODS, SEVERAL] if summary.sizes.get("variant", 0) > 1 else list(METHODS)
     if not summary.sizes.get("variant", 0):
         methods = [STEADINESS] if "group_mean" in summary else []
     return Section(
         "noise",
         title(summary),
-        words.sentence(summary),
-        findings=words.findings(summary),
-        tables=words.tables(summary),
+        texts.sentence(summary),
+        findings=texts.findings(summary),
+        tables=texts.tables(summary),
         figures=figures(tree, summary),
         facts=facts(summary),
         method=methods,
-        warnings=words.warnings(summary),
+        warnings=texts.warnings(summary),
         runs=runs(summary),
         doubt=verdict.doubt(summary)
-        if words is verdict
+        if texts is verdict
         else ""
-        if words.sound(summary)
+        if texts.sound(summary)
         else "too few blocks",
     )
 
 
 def runs(summary: xr.Dataset) -> dict[str, str]:
-    """What was asked for, beyond the command."""
-    if verdict.is_survey(summary):  # whose rooms stand side by side in one table
+    """The settings of the run that the command line does not show: name and value."""
+    if verdict.is_survey(summary):  # a survey shows all its rooms in one table
         return {}
-    said = summary.attrs
-    made = {"loop": f"{verdict.loop(summary)}, {int(said.get('ranks', 0))} ranks"}
-    if "block_s" in said:
+    attrs = summary.attrs
+    settings = {"loop": f"{verdict.loop(summary)}, {int(attrs.get('ranks', 0))} ranks"}
+    if "block_s" in attrs:
         measured = int(np.count_nonzero(summary["block_variant"].values >= 0))
-        made["blocks"] = f"{measured} of {format_duration(float(said['block_s']))}"
+        settings["blocks"] = f"{measured} of {format_duration(float(attrs['block_s']))}"
     if summary.sizes.get("variant", 0):
-        if float(said.get("period_s", 0)):
-            made["period of the agent"] = format_duration(float(said["period_s"]))
-        places = [str(place) for place in np.atleast_1d(said.get("placements", ()))[1:]]
+        if float(attrs.get("period_s", 0)):
+            settings["period of the agent"] = format_duration(float(attrs["period_s"]))
+        places = [str(place) for place in np.atleast_1d(attrs.get("placements", ()))[1:]]
         if places:
-            made["agent on CPU"] = "; ".join(dict.fromkeys(places))
-        made["false alarms allowed"] = format_share(float(said.get("alpha", 0.01)))
-        made["slowdown that matters"] = format_share(float(said.get("matters", 0.001)))
-    return made
+            settings["agent on CPU"] = "; ".join(dict.fromkeys(places))
+        settings["false alarms allowed"] = format_share(float(attrs.get("alpha", 0.01)))
+        settings["slowdown that matters"] = format_share(float(attrs.get("matters", 0.001)))
+    return settings
 
 
 def title(summary: xr.Dataset) -> str:
-    """ "node-exporter beside alltoall of 1 KiB"."""
+    """ "node-exporter during alltoall of 1 KiB"."""
     loop = verdict.loop(summary)
     study = str(summary.attrs.get("study", "run"))
     agent = str(summary.attrs.get("agent", "none"))
     if not summary.sizes.get("variant", 0) or agent == "none":
-        return f"Nothing beside {loop}"
+        return f"Clean run of {loop}"
     if study == verdict.SURVEY:
         return f"Sensitivity to noise of {loop}"
-    if study in ("sensitivity", "sweep"):  # each variant's source has a name of its own
+    if study in ("sensitivity", "sweep"):  # the source of each variant has its own name
         how = {"sensitivity": "at {} levels", "sweep": "made in {} ways"}[study].format(
             summary.sizes["variant"]
         )
-        return f"Noise {how} beside {loop}"
-    what = f"Placements of {agent}" if study == "compare" else agent
-    return f"{'Noise source' if what == 'noise source' else what} beside {loop}"
+        return f"Noise {how} during {loop}"
+    subject = f"Placements of {agent}" if study == "compare" else agent
+    return f"{'Noise source' if subject == 'noise source' else subject} during {loop}"
 
 
 def facts(summary: xr.Dataset) -> list[Fact]:
-    """The few numbers that carry the verdict."""
+    """The few numbers behind the verdict."""
     rows = [summary.isel(variant=k) for k in range(summary.sizes.get("variant", 0))]
     alpha = float(summary.attrs.get("alpha", 0.01))
     out = []
     if len(rows) == 1:
         (row,) = rows
-        told = verdict.interval(float(row["slowdown_low"]), float(row["slowdown_high"]))
+        interval = verdict.interval(float(row["slowdown_low"]), float(row["slowdown_high"]))
         out += [
-            Fact("slowdown", format_share(float(row["slowdown"])), f"95 %: {told}"),
+            Fact("slowdown", format_share(float(row["slowdown"])), f"95 %: {interval}"),
             Fact(
                 "p-value",
                 f"{float(row['p_adjusted']):.2g}",
-                f"{format_share(alpha)} is allowed; all looks paid for",
+                f"at most {format_share(alpha)} is significant; adjusted for all interim tests",
             ),
-            _would_find(row, summary.attrs),
+            _detectable(row, summary.attrs),
         ]
         if int(row["detected"]):
             rank = int(row["noisy_rank"])
-            known = verdict.noisy_rank(row).removeprefix(f"rank {rank}, ")
-            out.append(Fact("who was late", f"rank {rank}" if rank >= 0 else "no single rank", known))
+            detail = verdict.noisy_rank(row).removeprefix(f"rank {rank}, ")
+            out.append(Fact("late rank", f"rank {rank}" if rank >= 0 else "no single rank", detail))
     elif rows:
         found = [row for row in rows if int(row["detected"])]
-        out.append(Fact("found", f"{len(found)} of {len(rows)}", "variants"))
+        out.append(Fact("detected", f"{len(found)} of {len(rows)}", "variants"))
         if sensitivity(summary) is not None:
             for name, rule in (("detected", "Sonde's test"), ("source_detected", "disjoint 99 % means")):
                 floor = studies.threshold(
                     levels_of(summary).tolist(), summary[name].values.astype(bool).tolist()
                 )
-                told = "none" if floor is None else study_words.level_text(floor)
-                out.append(Fact("lowest level found", told, f"by {rule}"))
+                level = "none" if floor is None else study_words.level_text(floor)
+                out.append(Fact("lowest level detected", level, f"by {rule}"))
         else:
             least = min(rows, key=lambda row: float(row["slowdown"]))
             out.append(
                 Fact("least slowdown", format_share(float(least["slowdown"])), str(least["variant"].values))
             )
-        out.append(_would_find(rows[0], summary.attrs))
+        out.append(_detectable(rows[0], summary.attrs))
     iteration = format_duration(float(summary["clean_iteration"]))
     out.append(
         Fact(
@@ -224,23 +224,23 @@ def facts(summary: xr.Dataset) -> list[Fact]:
     return out
 
 
-def _would_find(row: xr.Dataset, attrs: Mapping[str, Any]) -> Fact:
-    mde = float(row["mde"])
+def _detectable(row: xr.Dataset, attrs: Mapping[str, Any]) -> Fact:
+    name, mde = "smallest detectable cost", float(row["mde"])
     if not math.isfinite(mde):
         if verdict.searched(row) < 1:
-            return Fact("would have found", "not known", "--budget was over before it was")
+            return Fact(name, "unknown", "--budget ended the search for it")
         if shared(attrs, float(row["clean_lost"])):
-            return Fact("would have found", "not known", "other programs worked on the same cores")
-        return Fact("would have found", "nothing", "no burst up to half a period")
+            return Fact(name, "unknown", "other programs worked on the same cores")
+        return Fact(name, "none", "no burst up to half a period was detectable")
     each = format_duration(float(row["mde_period"]))
-    shorter = "; perhaps shorter ones: --budget was over" if verdict.searched(row) < 1 else ""
-    return Fact("would have found", format_share(mde), f"in bursts each {each}, power 90 %{shorter}")
+    shorter = "; perhaps smaller: --budget ended the search" if verdict.searched(row) < 1 else ""
+    return Fact(name, format_share(mde), f"in bursts every {each}, power 90 %{shorter}")
 
 
 def figures(tree: xr.DataTree, summary: xr.Dataset) -> list[Figure]:
-    """Every figure the run has the data for, in reading order."""
+    """Every figure that the run has the data for, in reading order."""
     raw = tree["raw"].to_dataset() if "raw" in tree.children else None
-    made = [
+    drawn = [
         sensitivity(summary),
         variants(summary),
         groups(summary),
@@ -251,13 +251,13 @@ def figures(tree: xr.DataTree, summary: xr.Dataset) -> list[Figure]:
         late(summary),
         cost(summary),
     ]
-    return [figure for figure in made if figure is not None]
+    return [figure for figure in drawn if figure is not None]
 
 
 def _names(summary: xr.Dataset) -> list[str]:
-    """Of all cases, the first without an agent."""
+    """The names of all cases; the first is the case without an agent."""
     if str(summary.attrs.get("agent")) == "none":
-        return [CLEAN, *["on in name only" for _ in summary["case"].values[1:]]]
+        return [CLEAN, *["labelled on, nothing on" for _ in summary["case"].values[1:]]]
     return [CLEAN, *(str(name) for name in summary["case"].values[1:])]
 
 
@@ -266,7 +266,7 @@ def _single(summary: xr.Dataset) -> bool:
 
 
 def blocks(summary: xr.Dataset) -> Figure | None:
-    """Mean iteration of each block over the run."""
+    """The mean iteration of each block over the run."""
     names = _names(summary)
     variant, mean = summary["block_variant"].values, summary["block_mean"].values
     middle = summary["block_begin"].values + summary["block_length"].values / 2
@@ -293,14 +293,14 @@ def blocks(summary: xr.Dataset) -> Figure | None:
     )
     found = float(summary["detected_s"].values[0]) if _single(summary) else math.nan
     if math.isfinite(found):
-        data = data.assign(mark=("mark", [found]), mark_name=("mark", ["found"]))
+        data = data.assign(mark=("mark", [found]), mark_name=("mark", ["detected"]))
     return Figure(
         "noise-blocks",
         "Iteration over the run, block by block",
-        "Each point is the mean iteration of one block. What was on in a block was drawn by lot, so that a machine "
-        "that changes by itself moves all colours alike; a distance between the dashed medians that the spread of the "
-        "points does not explain is the agent's."
-        + (" Blocks after the dotted line had no part in finding it." if math.isfinite(found) else ""),
+        "Each point is the mean iteration of one block. The order of the blocks is random, so a change of the machine "
+        "itself moves all colours in the same way. If the distance between the dashed medians is larger than the "
+        "spread of the points explains, the agent causes it."
+        + (" The detection did not use the blocks after the dotted line." if math.isfinite(found) else ""),
         Kind.SCATTER,
         data,
         {"x": TIME, "y": Axis("mean iteration", "s", log=bool(mean[known].max() > WIDE * mean[known].min()))},
@@ -308,7 +308,7 @@ def blocks(summary: xr.Dataset) -> Figure | None:
 
 
 def groups(summary: xr.Dataset) -> Figure | None:
-    """Of a clean run: the mean of each group of blocks with its interval."""
+    """The mean of each group of blocks with its interval, for a clean run."""
     if "group_mean" not in summary or summary.sizes["group"] < 2:
         return None
     value, low, high = (summary[name].values[None] for name in ("group_mean", "group_low", "group_high"))
@@ -323,9 +323,9 @@ def groups(summary: xr.Dataset) -> Figure | None:
     return Figure(
         "noise-groups",
         "Clean runs, group by group",
-        "The mean iteration of each group of blocks with nothing on, with its 99 % interval. Groups whose intervals "
-        "are disjoint differ by themselves: no agent was there, and a rule that calls such a distance an agent would "
-        "be wrong here.",
+        "The mean iteration of each group of blocks with nothing on, with its 99 % interval. No agent ran. If "
+        "intervals are disjoint, the machine itself caused the difference, and a rule that takes such a difference "
+        "for an agent is wrong here.",
         Kind.SCATTER,
         data,
         {"x": Axis("group"), "y": Axis("mean iteration", "s")},
@@ -333,7 +333,7 @@ def groups(summary: xr.Dataset) -> Figure | None:
 
 
 def stalls(raw: xr.Dataset, summary: xr.Dataset) -> Figure | None:
-    """The longest stalls over the run, those that several ranks saw once."""
+    """The longest stalls over the run; a stall that several ranks saw counts once."""
     if "stall_block" not in raw:
         return None
     names = _names(summary)
@@ -363,18 +363,20 @@ def stalls(raw: xr.Dataset, summary: xr.Dataset) -> Figure | None:
     if _single(summary):
         shade = names[1] if summary.attrs.get("agent") == "none" else f"{names[1]} on"
         data = data.assign(band=(("band", "end"), stretches(summary, 1)), band_name=shade)
-        shaded = " The ground is shaded where it was on."
-    once = ", each once however many ranks it held up" if raw.sizes["rank"] > 1 else ""
+        shaded = " The background is shaded while it was on."
+    once = "; a stall of several ranks is drawn once" if raw.sizes["rank"] > 1 else ""
     thinned = (
-        f" Of {total} stalls the {length.size} longest are drawn, from {format_duration(least)} on{once}."
+        f" Only the {length.size} longest of {total} stalls are drawn, those of {format_duration(least)} or "
+        f"more{once}."
         if length.size < total
         else ""
     )
     return Figure(
         "noise-stalls",
         "Stalls over the run",
-        "Each point is one iteration that took far longer than usual. A row of points at one height that is there "
-        f"only in some blocks is the agent at work; what is there in all of them is the machine.{shaded}{thinned}",
+        "Each point is one iteration that took far longer than usual. If a row of points at one height appears only "
+        "in the blocks with the agent, the agent causes it; if it appears in all blocks, the machine does."
+        f"{shaded}{thinned}",
         Kind.SCATTER,
         data,
         {"x": TIME, "y": Axis("length of the stall", "s", log=True)},
@@ -382,7 +384,7 @@ def stalls(raw: xr.Dataset, summary: xr.Dataset) -> Figure | None:
 
 
 def merged_stalls(raw: xr.Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Stalls of all ranks as the test takes them: those that overlap are one, as long as the longest of them.
+    """The stalls of all ranks as the test uses them: overlapping stalls are one, with the length of the longest.
 
     Returns
     -------
@@ -408,7 +410,7 @@ def merged_stalls(raw: xr.Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def stretches(summary: xr.Dataset, variant: int) -> np.ndarray:
-    """(stretch, 2) s since the run began: from when to when a variant was on in one block after the other."""
+    """(stretch, 2) s since the run began: begin and end of each series of blocks in which a variant was on."""
     begin, length = summary["block_begin"].values, summary["block_length"].values
     order = np.flatnonzero((summary["block_variant"].values >= 0) & np.isfinite(begin + length))
     on = summary["block_variant"].values[order] == variant
@@ -418,13 +420,13 @@ def stretches(summary: xr.Dataset, variant: int) -> np.ndarray:
 
 
 def folded(summary: xr.Dataset) -> Figure | None:
-    """Where in the period stalls fall, with and without the agent."""
+    """The time of stalls within the period, with and without the agent."""
     count = summary.sizes.get("variant", 0)
     if not count or not np.isfinite(summary["fold_on"].values).any():
         return None
     period = np.array([fold_period(summary.isel(variant=k)) for k in range(count)])
     found = summary["effect_window"].values.astype(bool)
-    edges = np.repeat(np.arange(CELLS + 1) / CELLS - 0.5, 2)[1:-1]  # steps, as a histogram has them
+    edges = np.repeat(np.arange(CELLS + 1) / CELLS - 0.5, 2)[1:-1]  # steps, as in a histogram
     x = np.broadcast_to((edges * period[:, None])[:, None, :], (count, 2, edges.size))
     y = 100 * np.repeat(np.stack([summary["fold_off"].values, summary["fold_on"].values], axis=1), 2, axis=2)
     data = xr.Dataset(
@@ -436,10 +438,10 @@ def folded(summary: xr.Dataset) -> Figure | None:
         coords={"series": [CLEAN, "agent on"], "variant": _names(summary)[1:]},
     )
     threshold = float(summary["fold_threshold"].values[0])
-    at = (
-        "its wake-up"
+    around = (
+        "around its wake-up"
         if found.all()
-        else "its wake-up, where one was found, else a whole period of the run's time"
+        else "around its wake-up where one was found, otherwise over a whole period of the run"
     )
     if count == 1:
         data = data.isel(variant=0, drop=True).assign_coords(series=_names(summary))
@@ -449,17 +451,17 @@ def folded(summary: xr.Dataset) -> Figure | None:
             for name, cells in (("window_before", WINDOW_BEFORE), ("window_after", WINDOW_AFTER))
         )
         if found[0]:
-            # A window beyond the figure's end goes on at its begin; the figure shows what fits.
+            # A window that reaches beyond the figure continues at its other end; only the part that fits is shown.
             ends = [[max(-0.5 * CELLS, -before) * cell, min(0.5 * CELLS, after) * cell]]
             data = data.assign(band=(("band", "end"), ends), band_name="counted as its wake-up")
         else:
-            at = "a whole period of the run's time"
+            around = "over a whole period of the run"
     return Figure(
         "noise-fold",
         "Stalls over the period",
-        f"In which share of periods a stall of {format_duration(threshold)} or longer fell at that time from {at}. "
-        "One high step is an agent that keeps time; two level lines are stalls that come at any time, the "
-        "machine's own.",
+        f"The share of periods with a stall of {format_duration(threshold)} or longer at each time {around}. One high "
+        "step is an agent that works at regular times; two level lines are stalls at random times, which the machine "
+        "causes itself.",
         Kind.SCATTER,
         data,
         {"x": Axis("time within the period", "s"), "y": Axis("periods with a stall there", "%")},
@@ -468,14 +470,14 @@ def folded(summary: xr.Dataset) -> Figure | None:
 
 
 def fold_period(row: xr.Dataset) -> float:
-    """At which period the fold of a variant was made, s."""
+    """The period at which the stalls of a variant were folded, s."""
     if int(row["effect_window"]) and float(row["period"]) > 0:
         return float(row["period"])
     return float(row.attrs.get("period_s", 0) or 1.0)
 
 
 def shift(summary: xr.Dataset, raw: xr.Dataset | None) -> Figure | None:
-    """Quantiles of the iteration, on over off, beside what shuffled labels give."""
+    """The ratio of the quantiles of the iteration, on over off, and the same ratio for shuffled labels."""
     count = summary.sizes.get("variant", 0)
     if not count:
         return None
@@ -493,9 +495,9 @@ def shift(summary: xr.Dataset, raw: xr.Dataset | None) -> Figure | None:
         )
     if not np.isfinite(ratio).any():
         return None
-    told = bool(np.isfinite(low).any())
-    y = np.stack([ratio, low, high] if told else [ratio], axis=1)
-    null = [f"{SHUFFLED_LEVEL:.0%} of runs with shuffled labels".replace("%", " %", 1)] * 2 if told else []
+    bounded = bool(np.isfinite(low).any())
+    y = np.stack([ratio, low, high] if bounded else [ratio], axis=1)
+    null = [f"{SHUFFLED_LEVEL:.0%} of runs with shuffled labels".replace("%", " %", 1)] * 2 if bounded else []
     data = xr.Dataset(
         {
             "x": (("variant", "series", "point"), np.broadcast_to(1 / (1 - q), y.shape)),
@@ -512,23 +514,27 @@ def shift(summary: xr.Dataset, raw: xr.Dataset | None) -> Figure | None:
     return Figure(
         "noise-shift",
         "Which iterations got longer",
-        "How much longer the typical iteration (left) and ever rarer ones (right) take with the agent on. A step at "
-        "the right alone is a few long interruptions; a shift of the whole line is a shared core, cache or link."
-        + (" Between the dashed lines it may be chance." if told else "")
-        + (f" One reading of the clock is of {every} iterations." if every > 1 else ""),
+        "How much longer the typical iteration (left) and rarer, longer iterations (right) take with the agent on. A "
+        "step only at the right means a few long interruptions; a shift of the whole line means a shared core, cache "
+        "or link."
+        + (" Values between the dashed lines may be chance." if bounded else "")
+        + (f" Each reading of the clock covers {every} iterations." if every > 1 else ""),
         Kind.SCATTER,
         data,
-        {"x": Axis("one iteration in so many is longer", log=True), "y": Axis("agent on over off", log=True)},
+        {"x": Axis("one iteration in N is longer", log=True), "y": Axis("agent on over off", log=True)},
         (VARIANT,) if count > 1 else (),
     )
 
 
 def tail_of(raw: xr.Dataset, summary: xr.Dataset) -> np.ndarray:
-    """Quantiles, evenly spread over how rare what lies beyond is: down to FEWEST readings of the case with fewest."""
+    """The quantiles to draw: evenly spaced in the logarithm of their rarity.
+
+    The rarest quantile has FEWEST readings beyond it in the case with the fewest readings.
+    """
     total = np.asarray(raw["count"].isel(rank=reader(raw)).sum("class").values, np.float64)
     labels = summary["block_variant"].values
-    held = [total[labels == case].sum() for case in range(summary.sizes["case"])]
-    rarest = max(100.0, min(held) / FEWEST)
+    readings = [total[labels == case].sum() for case in range(summary.sizes["case"])]
+    rarest = max(100.0, min(readings) / FEWEST)
     rarity = np.geomspace(2, rarest, max(2, round(PER_DECADE * math.log10(rarest / 2))))
     return 1 - 1 / np.concatenate([[1 / 0.9, 1 / 0.75], rarity])
 
@@ -536,7 +542,7 @@ def tail_of(raw: xr.Dataset, summary: xr.Dataset) -> np.ndarray:
 def shuffled(
     raw: xr.Dataset, summary: xr.Dataset, variant: int, q: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """On / off ratios of quantiles, and how far they go when labels are drawn anew in each segment.
+    """The on / off ratios of quantiles, and their range when labels are drawn again in each segment.
 
     Parameters
     ----------
@@ -544,8 +550,8 @@ def shuffled(
 
     Returns
     -------
-    ratio, low, high (quantile,): low and high bound the central SHUFFLED_LEVEL of SHUFFLES draws; NaN where there
-    are fewer than FEWEST blocks of a kind.
+    ratio, low, high (quantile,): low and high are the bounds of the central SHUFFLED_LEVEL of SHUFFLES draws; NaN
+    where there are fewer than FEWEST blocks of a kind.
     """
     labels = np.asarray(summary["block_variant"].values)
     chosen = np.flatnonzero((labels == variant) | (labels == 0))
@@ -574,7 +580,7 @@ def shuffled(
 
 
 def late(summary: xr.Dataset) -> Figure | None:
-    """Which rank was late in the agent's stalls."""
+    """The share of the agent's stalls in which each rank was late."""
     if "late_share" not in summary or summary.sizes.get("rank", 0) < 2:
         return None
     share = 100 * summary["late_share"].values
@@ -594,10 +600,10 @@ def late(summary: xr.Dataset) -> Figure | None:
     left = summary.sizes["rank"] - ranks.size
     return Figure(
         "noise-late",
-        "Who was late",
-        "In a collective all ranks wait when one is late. Of the agent's stalls, the share in which the kernel kept a "
-        "rank from its core for most of the stall. One high bar names the core that the agent works on."
-        + (f" {left} ranks with lower bars are left out." if left else ""),
+        "Late ranks",
+        "In a collective all ranks wait when one is late. Each bar is the share of the agent's stalls in which the "
+        "kernel took the core from this rank for most of the stall. One high bar shows the core on which the agent "
+        "works." + (f" {left} ranks with lower bars are left out." if left else ""),
         Kind.BAR,
         data,
         {"bar": Axis("Rank"), "y": Axis("late in", "%")},
@@ -622,7 +628,7 @@ def cost(summary: xr.Dataset) -> Figure | None:
             "y": (("series", "point"), y),
             "style": ("series", ["line"] * n + ["dashed"] * n),
             "hue": ("series", [k + 1 for k in known] * 2),
-            "key": ("series", [""] * n + ["all nodes' agents in step"] * n),
+            "key": ("series", [""] * n + ["agents of all nodes in step"] * n),
         },
         coords={"series": [names[k] for k in known] * 2},
     )
@@ -630,9 +636,9 @@ def cost(summary: xr.Dataset) -> Figure | None:
     return Figure(
         "noise-cost",
         "Modelled cost at scale",
-        f"A model, not a measurement: an application that computes {grain} between two collectives and waits each time "
-        "for the slowest node. Agents that wake up at independent times cost the more the more nodes there are, until "
-        "every step meets one; agents in step cost what they cost on one node.",
+        f"A model, not a measurement: an application computes {grain} between two collectives and waits each time for "
+        "the slowest node. If agents wake up at independent times, their cost grows with the number of nodes, until "
+        "every step meets an agent. If all agents wake up at the same time, they cost the same as on one node.",
         Kind.SCATTER,
         data,
         {"x": Axis("nodes", log=True), "y": Axis("modelled slowdown, %", log=True)},
@@ -640,7 +646,7 @@ def cost(summary: xr.Dataset) -> Figure | None:
 
 
 def variants(summary: xr.Dataset) -> Figure | None:
-    """Slowdown of each variant with its interval."""
+    """The slowdown of each variant with its interval."""
     if summary.sizes.get("variant", 0) < 2 or sensitivity(summary) is not None:
         return None
     value, low, high = (100 * summary[f"slowdown{end}"].values for end in ("", "_low", "_high"))
@@ -653,8 +659,8 @@ def variants(summary: xr.Dataset) -> Figure | None:
     return Figure(
         "noise-variants",
         "Slowdown of each variant",
-        "Against blocks of the same run with nothing on, with 95 % intervals. Where intervals overlap, this run does "
-        "not tell which costs less; an interval that holds 0 is not a proof of no cost.",
+        "Slowdown against blocks of the same run with nothing on, with 95 % intervals. Where intervals overlap, this "
+        "run does not show which variant costs less. An interval that contains 0 does not prove that there is no cost.",
         Kind.BAR,
         data,
         {"bar": Axis("Variant"), "y": Axis("slowdown", "%")},
@@ -662,9 +668,9 @@ def variants(summary: xr.Dataset) -> Figure | None:
 
 
 def sensitivity(summary: xr.Dataset) -> Figure | None:
-    """Level of the noise source against the slowdown measured, and from where on it is found."""
+    """The measured slowdown over the level of the noise source, and the lowest level that is detected."""
     level = levels_of(summary)
-    # A sweep's two sources together have twice the level of one, and are no lower or higher noise.
+    # In a sweep, two sources together have twice the level of one source. These are not two levels of noise.
     if np.unique(level[level > 0]).size < 2 or summary.attrs.get("study") == "sweep":
         return None
     level = 100 * np.where(level > 0, level, np.nan)
@@ -672,10 +678,10 @@ def sensitivity(summary: xr.Dataset) -> Figure | None:
     ours = summary["detected"].values.astype(bool)
     theirs = summary["source_detected"].values.astype(bool)
     groups = {
-        "found": ours & ~theirs,
-        "found, and its means are disjoint": ours & theirs,
-        "not found": ~ours & ~theirs,
-        "not found, but its means are disjoint": ~ours & theirs,
+        "detected": ours & ~theirs,
+        "detected, means disjoint": ours & theirs,
+        "not detected": ~ours & ~theirs,
+        "not detected, but means disjoint": ~ours & theirs,
     }
     groups = {name: here for name, here in groups.items() if here.any()}
     shape = (len(groups) + 1, level.size)
@@ -683,7 +689,7 @@ def sensitivity(summary: xr.Dataset) -> Figure | None:
     for k, here in enumerate(groups.values()):
         x[k, here], y[k, here], foot[k, here], head[k, here] = level[here], value[here], low[here], high[here]
     x[-1] = y[-1] = level
-    hues = {"found": 2, "found, and its means are disjoint": 0, "not found": 1}
+    hues = {"detected": 2, "detected, means disjoint": 0, "not detected": 1}
     data = xr.Dataset(
         {
             "x": (("series", "point"), x),
@@ -705,21 +711,21 @@ def sensitivity(summary: xr.Dataset) -> Figure | None:
         )
     return Figure(
         "noise-sensitivity",
-        "What level of noise is found",
-        "Slowdown measured at each level of the noise source, with 95 % intervals. Dotted lines are floors: the lowest "
-        "level from which on all are found, by Sonde's test and by the rule of disjoint 99 % intervals of means on the "
-        "same blocks. Points off the dashed line lose more, or less, than the share of time that the source works. An "
-        "interval without a lower end reaches down to 0 or below.",
+        "Detected levels of noise",
+        "Measured slowdown at each level of the noise source, with 95 % intervals. Dotted lines are floors: the lowest "
+        "level that is detected together with all higher ones, by Sonde's test and by the rule of disjoint 99 % "
+        "intervals of means on the same blocks. Points off the dashed line lose more or less than the share of time "
+        "that the source works. An interval without a lower end reaches down to 0 or below.",
         Kind.SCATTER,
         data,
-        {"x": Axis("level of the source, %", log=True), "y": Axis("slowdown measured, %", log=True)},
+        {"x": Axis("level of the source, %", log=True), "y": Axis("measured slowdown, %", log=True)},
     )
 
 
 def levels_of(summary: xr.Dataset) -> np.ndarray:
-    """(variant,) level of the noise source, a share; NaN of anything else, or where the run does not say."""
+    """(variant,) level of the noise source, a share; NaN for any other agent, or where the run does not state it."""
     if "duty_asked" in summary:
         return np.asarray(summary["duty_asked"].values, float)
     count = summary.sizes.get("variant", 0)
-    told = np.atleast_1d(np.asarray(summary.attrs.get("levels", ()), float))
-    return told[1:] if told.size == count + 1 else np.full(count, np.nan)
+    levels = np.atleast_1d(np.asarray(summary.attrs.get("levels", ()), float))
+    return levels[1:] if levels.size == count + 1 else np.full(count, np.nan)

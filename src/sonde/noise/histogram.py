@@ -1,4 +1,4 @@
-"""Counts of durations in the detector's classes (`native/noise/histogram.hpp`), and their quantiles."""
+"""Quantiles of counts of durations in the detector's classes (`native/noise/histogram.hpp`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def quantiles(count: ArrayLike, edges: ArrayLike, q: Sequence[float]) -> NDArray[np.float64]:
-    """Quantiles of histograms, by a straight line within the class, as the detector's own `quantile`.
+    """The quantiles of histograms, interpolated linearly within a class, as in the detector's own `quantile`.
 
     Parameters
     ----------
@@ -24,35 +24,37 @@ def quantiles(count: ArrayLike, edges: ArrayLike, q: Sequence[float]) -> NDArray
 
     Returns
     -------
-    (..., len(q)), in the unit of `edges`; NaN where a histogram is empty. q = 0 is the begin of the first
-    class that holds something, q = 1 the end of the last.
+    (..., len(q)), in the unit of `edges`; NaN where a histogram is empty. q = 0 is the begin of the first class that
+    is not empty, q = 1 the end of the last.
 
     Raises
     ------
-    UsageError  noise.bad_quantile. DataError  noise.bad_histogram: shapes do not fit, edges fall, a count < 0.
+    UsageError  noise.bad_quantile. DataError  noise.bad_histogram: shapes do not fit, edges decrease, a count < 0.
     """
     counts, bounds = np.asarray(count, np.float64), np.asarray(edges, np.float64)
     wanted = np.asarray(q, np.float64)
     if not ((wanted >= 0) & (wanted <= 1)).all():
-        raise UsageError("noise.bad_quantile", f"a quantile is {wanted.tolist()}; allowed are 0 to 1", "")
+        raise UsageError(
+            "noise.bad_quantile", f"the quantiles are {wanted.tolist()}; each must be from 0 to 1", ""
+        )
     if bounds.ndim != 1 or counts.ndim < 1 or len(bounds) != counts.shape[-1] + 1:
         raise DataError(
             "noise.bad_histogram",
-            f"counts of shape {counts.shape} have {bounds.size} edges; one more than classes are needed",
-            "are counts and edges of the same run?",
+            f"counts of shape {counts.shape} have {bounds.size} edges; there must be one more edge than classes",
+            "check that counts and edges are from the same run",
         )
     if not (np.diff(bounds) >= 0).all() or not (counts >= 0).all():
-        raise DataError("noise.bad_histogram", "edges of classes fall, or a count is below 0 or NaN", "")
+        raise DataError("noise.bad_histogram", "edges of classes decrease, or a count is below 0 or NaN", "")
     out = np.full((*counts.shape[:-1], len(wanted)), np.nan)
     for where in np.ndindex(counts.shape[:-1]):
         row = counts[where]
-        held = np.flatnonzero(row)
-        if not len(held):
+        filled = np.flatnonzero(row)
+        if not len(filled):
             continue
-        upto = np.cumsum(row[held])
-        at = np.minimum(np.searchsorted(upto, wanted * upto[-1]), len(held) - 1)
-        c = held[at]
-        # In the order of the detector's own arithmetic, so that both agree to the last digit.
+        upto = np.cumsum(row[filled])
+        at = np.minimum(np.searchsorted(upto, wanted * upto[-1]), len(filled) - 1)
+        c = filled[at]
+        # The same order of operations as in the detector, so that both agree to the last digit.
         above = wanted * upto[-1] - (upto[at] - row[c])
         out[where] = bounds[c] + (bounds[c + 1] - bounds[c]) * above / row[c]
     return out

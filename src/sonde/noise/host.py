@@ -1,4 +1,4 @@
-"""What interrupts a core: from detours and the kernel's counters to rates, shares, rhythm and cause. Pure."""
+"""The interruptions of each core: from detours and kernel counters to rates, shares, rhythm and cause. Pure."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from sonde.noise.host_schema import CPU
 if TYPE_CHECKING:
     import xarray as xr
 
-# Ends of the classes of length, s. Ticks and device interrupts lie below 30 µs, the scheduler's turns above 100 µs.
+# Bounds of the classes of length, s. Ticks and device interrupts are below 30 µs, time slices of others above 100 µs.
 EDGES = (0.0, 1e-6, 3e-6, 10e-6, 30e-6, 100e-6, 1e-3, 10e-3, np.inf)
 LONG_S = 100e-6
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
-BIN_S = 0.2e-3  # of the fast spectrum: up to 2.5 kHz, beyond the fastest tick (1 kHz) and its double
-LEAST_WINDOWS = 10  # fewer say nothing about correlation or spectrum
+BIN_S = 0.2e-3  # bin of the fast spectrum: up to 2.5 kHz, more than twice the fastest tick (1 kHz)
+LEAST_WINDOWS = 10  # with fewer windows, correlation and spectrum mean nothing
 P_RHYTHM = 1e-3
-COMB = 10.0  # power over the median from which a weaker rhythm beside the first is told
-SHARED = 0.01  # of the time, from which others on a core are told
+COMB = 10.0  # a second, weaker rhythm is reported from this power over the median
+SHARED = 0.01  # there is a warning when others have a core for more than this share of the time
 NAMES = {
     "LOC": "timer tick",
     "RES": "rescheduling",
@@ -41,16 +41,16 @@ KEPT_ATTRS = ("virtualised", "processes", "devices", "osnoise", "ticks", "method
 
 
 def analyse(raw: xr.Dataset) -> xr.Dataset:
-    """Rates, shares and causes of each CPU's interruptions.
+    """The rates, shares and causes of the interruptions of each CPU.
 
     Parameters
     ----------
-    raw : as `host_schema` says; times in s. Its attrs are the root attributes.
+    raw : in the layout of `host_schema`; times in s. Its attrs are the root attributes.
 
     Returns
     -------
-    Dataset over cpu, length_class, quantile, counter and frequency. Shares and rates are of the time in windows of
-    the detour loop. A CPU without such windows has NaN, and rates of NaN, not 0.
+    Dataset over cpu, length_class, quantile, counter and frequency. Shares and rates are relative to the time in
+    windows of the detour loop. A CPU without such windows has NaN everywhere; its rates are NaN, too, not 0.
     """
     import xarray as xr
 
@@ -72,8 +72,8 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
         table = raw["counters"][row, : int(raw["window_n"][row])].values.astype(float)
         lengths = raw["detour_length"][row, : int(raw["detour_n"][row])].values
         begins = raw["detour_begin"][row, : int(raw["detour_n"][row])].values
-        told = _one_cpu(windows, table, begins, lengths)
-        per_cpu_here, class_rate[row], class_share[row], quantile[row], short[row] = told
+        results = _one_cpu(windows, table, begins, lengths)
+        per_cpu_here, class_rate[row], class_share[row], quantile[row], short[row] = results
         for name, value in per_cpu_here.items():
             per_cpu[name][row] = value
         rate[row], match[row] = _counters(windows, table)
@@ -113,8 +113,8 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
             {"units": "Hz", "long_name": "frequency"},
         ),
     }
-    kept = {name: raw.attrs[name] for name in KEPT_ATTRS if name in raw.attrs}
-    return xr.Dataset(out, coords=coords, attrs=kept)
+    attrs = {name: raw.attrs[name] for name in KEPT_ATTRS if name in raw.attrs}
+    return xr.Dataset(out, coords=coords, attrs=attrs)
 
 
 _TEXTS = {
@@ -122,33 +122,36 @@ _TEXTS = {
     "rate": ("1/s", "detours"),
     "share": ("1", "share of the time lost in detours"),
     "long_rate": ("1/s", "detours above 100 µs"),
-    "long_share": ("1", "share of the time lost in them"),
+    "long_share": ("1", "share of the time lost in detours above 100 µs"),
     "short_rate": ("1/s", "detours up to 100 µs"),
-    "short_share": ("1", "share of the time lost in them"),
-    "loop": ("s", "mean turn of the loop, detours left out"),
-    "run_delay_share": ("1", "share of the time the thread waited for its CPU"),
-    "run_delay_covers": ("1", "share of the time in long detours that this waiting covers, window by window"),
-    "steal_share": ("1", "share of the time the hypervisor gave to others, by the kernel"),
-    "steal_covers": ("1", "share of the time in long detours that it covers"),
-    "involuntary_rate": ("1/s", "times the CPU was taken from the measuring thread"),
+    "short_share": ("1", "share of the time lost in detours up to 100 µs"),
+    "loop": ("s", "mean turn of the loop, without detours"),
+    "run_delay_share": ("1", "share of the time in which the thread waited for its CPU"),
+    "run_delay_covers": (
+        "1",
+        "share of the time in long detours that this waiting explains, window by window",
+    ),
+    "steal_share": ("1", "share of the time that the hypervisor gave to others, by the kernel's counters"),
+    "steal_covers": ("1", "share of the time in long detours that steal explains"),
+    "involuntary_rate": ("1/s", "involuntary context switches of the measuring thread"),
     "interrupt_rate": ("1/s", "interrupts that the kernel counts"),
     "gap_share": ("1", "share of the run between windows, where counters are read"),
-    "rhythm": ("Hz", "frequency at which detours recur, from 20 Hz up; NaN: none found"),
-    "rhythm_p": ("1", "p of no such rhythm"),
-    "second_rhythm": ("Hz", "frequency of a weaker rhythm that is no multiple of it; NaN: none found"),
-    "slow_rhythm": ("Hz", "frequency at which lost time recurs, up to 5 Hz; NaN: none found"),
-    "slow_rhythm_p": ("1", "p of no such rhythm"),
+    "rhythm": ("Hz", "frequency at which detours recur, from 20 Hz up; NaN: no rhythm found"),
+    "rhythm_p": ("1", "p of this rhythm by chance"),
+    "second_rhythm": ("Hz", "frequency of a weaker rhythm that is no multiple of the first; NaN: none found"),
+    "slow_rhythm": ("Hz", "frequency at which lost time recurs, up to 5 Hz; NaN: no rhythm found"),
+    "slow_rhythm_p": ("1", "p of this slow rhythm by chance"),
     "fwq_least": ("s", "shortest quantum"),
     "fwq_median": ("s", "median quantum"),
     "fwq_q99": ("s", "99 % quantile of quanta"),
-    "fwq_share": ("1", "share of the time that quanta take beyond the shortest"),
+    "fwq_share": ("1", "share of the time that quanta take in addition to the shortest quantum"),
 }
 
 _PER_CLASS, _PER_QUANTILE, _PER_COUNTER = ("cpu", "length_class"), ("cpu", "quantile"), ("cpu", "counter")
 SUMMARY: dict[str, Described] = {
     **{name: optional(("cpu",), unit, text, "<f8", FINITE) for name, (unit, text) in _TEXTS.items()},
     "class_rate": optional(_PER_CLASS, "1/s", "detours of a class of length", "<f8", FINITE),
-    "class_share": optional(_PER_CLASS, "1", "share of the time they take", "<f8", FINITE),
+    "class_share": optional(_PER_CLASS, "1", "share of the time that these detours take", "<f8", FINITE),
     "class_low": optional(("length_class",), "s", "shortest detour of a class"),
     "class_high": optional(
         ("length_class",), "s", "longest detour of a class", "<f8", Allowed(low=0, infinite=True)
@@ -173,15 +176,15 @@ SUMMARY: dict[str, Described] = {
     "quantile": optional(("quantile",), "1", "quantile", "<f8", LEVELS),
     "frequency": optional(("frequency",), "Hz", "frequency", "<f8", FINITE),
 }
-"""Variables of /summary, with the values that it may have."""
+"""The variables of /summary and their allowed values."""
 
-_Told = tuple[dict[str, float], np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+_CpuResults = tuple[dict[str, float], np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 def _one_cpu(
     windows: dict[str, np.ndarray], table: np.ndarray, begins: np.ndarray, lengths: np.ndarray
-) -> _Told:
-    """Shares and rates of one CPU."""
+) -> _CpuResults:
+    """The shares and rates of one CPU."""
     classes = len(EDGES) - 1
     nothing = np.full(classes, np.nan)
     none = np.full(len(QUANTILES), np.nan)
@@ -203,7 +206,8 @@ def _one_cpu(
     out["loop"] = (observed - lost) / loops if loops else np.nan
     which = np.searchsorted(EDGES, lengths, side="right") - 1
     counts = np.bincount(which, minlength=classes)[:classes]
-    # Detours without room are known by number and total length only: those kept stand for them.
+    # Some detours did not fit into the buffer, and only their number and total length are known. The stored detours
+    # represent them.
     scale = gaps / len(lengths) if len(lengths) else 1.0
     class_rate = counts * scale / observed
     class_share = np.bincount(which, weights=lengths, minlength=classes)[:classes] * scale / observed
@@ -214,11 +218,13 @@ def _one_cpu(
     long_s = _in_windows(windows, begins[long], lengths[long])[by_loop]
     if long_s.sum() > 0:
         for name in ("run_delay", "steal"):
-            told = windows[f"window_{name}"][by_loop]
-            if np.isfinite(told).all():
-                # The kernel tells steal in whole ticks of 10 ms, so windows are too fine for it: totals are compared.
+            waited = windows[f"window_{name}"][by_loop]
+            if np.isfinite(waited).all():
+                # The kernel counts steal in whole ticks of 10 ms. Windows are too short for this: compare totals.
                 covered = (
-                    np.minimum(told, long_s).sum() if name == "run_delay" else min(told.sum(), long_s.sum())
+                    np.minimum(waited, long_s).sum()
+                    if name == "run_delay"
+                    else min(waited.sum(), long_s.sum())
                 )
                 out[f"{name}_covers"] = float(covered / long_s.sum())
     quantile = np.array([stats.quantile(lengths, q) for q in QUANTILES]) if len(lengths) else none
@@ -228,21 +234,21 @@ def _one_cpu(
 
 
 def _in_windows(windows: dict[str, np.ndarray], begins: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Sum of weights by the window in which they begin."""
+    """The sums of `weights` in each window. begins: a weight counts in the window that contains its begin."""
     where = np.searchsorted(windows["window_begin"], begins, side="right") - 1
     keep = where >= 0
     return np.bincount(where[keep], weights=weights[keep], minlength=len(windows["window_begin"]))
 
 
 def _counters(windows: dict[str, np.ndarray], table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rate of each counter, and its rank correlation with the number of detours over windows."""
+    """The rate of each counter, and its rank correlation with the number of detours over windows."""
     names = table.shape[1]
     match = np.full(names, np.nan)
     spans = windows["window_end"] - windows["window_begin"]
     if not len(spans):
         return np.full(names, np.nan), match
     whole = float(windows["window_end"][-1] - windows["window_begin"][0])
-    from scipy import stats as sps  # heavy: only where a run is summed up
+    from scipy import stats as sps  # a slow import, needed only for the analysis of a run
 
     by_loop = windows["window_method"] == 0
     gaps = windows["window_gaps"][by_loop]
@@ -256,9 +262,10 @@ def _counters(windows: dict[str, np.ndarray], table: np.ndarray) -> tuple[np.nda
 def _fast(
     windows: dict[str, np.ndarray], begins: np.ndarray, bins: int
 ) -> tuple[np.ndarray, float, float, float]:
-    """Spectrum of the number of detours within windows, over its median; the rhythm, its p, and a second rhythm.
+    """The spectrum of the number of detours in windows, over its median; the rhythm, its p, and a second rhythm.
 
-    Every whole window is a segment of its own; averages of `segments` exponential powers are gamma distributed.
+    Each whole window is one segment. The average of exponentially distributed powers over segments has a gamma
+    distribution.
     """
     starts = windows["window_begin"][windows["window_method"] == 0]
     spans = (windows["window_end"] - windows["window_begin"])[windows["window_method"] == 0]
@@ -277,11 +284,11 @@ def _fast(
     ratio = power / middle
     from scipy import stats as sps
 
-    tried = ratio[1:]  # the first is the taper's width away from the mean that was taken out
-    p = float(min(1.0, len(tried) * sps.gamma.sf(tried.max() * len(starts), len(starts))))
+    tested = ratio[1:]  # the mean was subtracted, and the taper spreads this to the first frequency
+    p = float(min(1.0, len(tested) * sps.gamma.sf(tested.max() * len(starts), len(starts))))
     if p > P_RHYTHM:
         return ratio, np.nan, p, np.nan
-    # A train of short interruptions has all multiples of its frequency, as strong as the first: the lowest counts.
+    # A train of short interruptions has all multiples of its frequency, all equally strong. The lowest one counts.
     peak = np.zeros(len(ratio), bool)
     peak[1:-1] = (ratio[1:-1] >= ratio[:-2]) & (ratio[1:-1] >= ratio[2:])
     strong = np.flatnonzero(peak & (ratio >= 0.3 * ratio.max()))
@@ -292,9 +299,9 @@ def _fast(
 
 
 def _comb(peaks: np.ndarray, known: int) -> int:
-    """The lowest peak whose double and triple are peaks, too, and that is no multiple of `known`; 0: none.
+    """The lowest peak whose double and triple are peaks, too, and that is no multiple of `known`; 0: no such peak.
 
-    peaks, known: numbers of frequencies, 1 the lowest; a peak may be one off.
+    peaks, known: numbers of frequencies; 1 is the lowest. A peak may be off by one.
     """
     near = {int(peak) + off for peak in peaks for off in (-1, 0, 1)}
     for peak in peaks.tolist():
@@ -305,7 +312,7 @@ def _comb(peaks: np.ndarray, known: int) -> int:
 
 
 def _slow(windows: dict[str, np.ndarray], begins: np.ndarray, lengths: np.ndarray) -> tuple[float, float]:
-    """Rhythm of the time lost by window, and its p (first term of Fisher's test, which bounds it from above)."""
+    """The rhythm of the time lost in windows, and its p (the first term of Fisher's test, an upper bound of p)."""
     by_loop = windows["window_method"] == 0
     if by_loop.sum() < 3 * LEAST_WINDOWS:
         return np.nan, np.nan
@@ -321,7 +328,7 @@ def _slow(windows: dict[str, np.ndarray], begins: np.ndarray, lengths: np.ndarra
     return ((int(share.argmax()) + 1) / (len(series) * step) if p <= P_RHYTHM else np.nan), p
 
 
-# ---- in words --------------------------------------------------------------------------------------------------------
+# ---- texts -----------------------------------------------------------------------------------------------------------
 
 
 def per_second(rate: float) -> str:
@@ -330,14 +337,14 @@ def per_second(rate: float) -> str:
 
 
 def sentence(summary: xr.Dataset) -> str:
-    """The verdict: the core that loses most, and to what."""
+    """The verdict: the core that loses the most time, and the causes."""
     share = summary["share"].values
     if not np.isfinite(share).any():
         if np.isfinite(summary["fwq_share"].values).any():
             row = int(np.nanargmax(summary["fwq_share"].values))
             return (
                 f"core {int(summary['cpu'][row])} takes {format_share(float(summary['fwq_share'][row]))} longer "
-                "for its work than at its best"
+                "for its work than in its shortest quantum"
             )
         return "nothing was recorded"
     row = int(np.nanargmax(share))
@@ -363,7 +370,7 @@ def _short(summary: xr.Dataset, row: int) -> str:
 
 
 def short_cause(summary: xr.Dataset, row: int) -> str:
-    """What the kernel counts that may be behind the detours up to 100 µs; "" when it counts nothing."""
+    """The interrupts in the kernel's counters that may cause the detours up to 100 µs; "" without any."""
     rates = hard_rates(summary, row)
     if not rates:
         return ""
@@ -376,13 +383,17 @@ def short_cause(summary: xr.Dataset, row: int) -> str:
     )
     if total < 0.5 * short:
         virtual = str(summary.attrs.get("virtualised", "none"))
-        unseen = "the hypervisor's" if virtual not in ("none", "unknown", "") else "firmware's or unseen"
-        text += f"; the rest the kernel does not count: {unseen}"
+        source = (
+            "the hypervisor"
+            if virtual not in ("none", "unknown", "")
+            else "firmware or another unknown source"
+        )
+        text += f"; the kernel does not count the rest: it comes from {source}"
     return text
 
 
 def hard_rates(summary: xr.Dataset, row: int) -> dict[str, float]:
-    """Rates of the interrupts of one CPU, 1/s, the most frequent first; softirqs and zeros left out."""
+    """The rates of the interrupts of one CPU, 1/s, the most frequent first; without softirqs and zeros."""
     found = {
         str(name): float(rate)
         for name, rate in zip(summary["counter"].values, summary["counter_rate"].values[row])
@@ -399,38 +410,38 @@ def _long(summary: xr.Dataset, row: int) -> str:
 
 
 def long_cause(summary: xr.Dataset, row: int) -> str:
-    """Who had the core in the detours above 100 µs, by the kernel's own bookkeeping."""
+    """The cause of the detours above 100 µs, by the kernel's counters."""
     waited, stolen = float(summary["run_delay_covers"][row]), float(summary["steal_covers"][row])
     if waited >= 0.5:
-        text = f"CPU given to others: run_delay covers {format_share(waited)}"
+        text = f"CPU given to other programs: run_delay explains {format_share(waited)}"
         names = programs(summary, int(summary["cpu"][row]))[:2]
         return text + (f", most to {' and '.join(names)}" if names else "")
     if stolen >= 0.5:
-        return f"the hypervisor gave the CPU to others: steal covers {format_share(stolen)}"
+        return f"the hypervisor gave the CPU to others: steal explains {format_share(stolen)}"
     if np.isnan(waited):
-        return "the kernel does not tell who"
-    return f"unexplained: run_delay covers {format_share(waited)}"
+        return "the kernel does not show the cause"
+    return f"unexplained: run_delay explains only {format_share(waited)}"
 
 
 def processes(summary: xr.Dataset, cpu: int | None = None) -> list[dict[str, Any]]:
-    """Programs that used CPU time on measured cores meanwhile, most first; of one CPU where it is given."""
+    """The programs that used CPU time on measured cores, in descending order. cpu: only those on this CPU."""
     found = _listed(summary.attrs.get("processes"))
     return [one for one in found if cpu is None or one.get("cpu") == cpu]
 
 
 def programs(summary: xr.Dataset, cpu: int) -> list[str]:
-    """Names of the programs of `processes`, each once."""
+    """The names of the programs of `processes`, each once."""
     return list(dict.fromkeys(str(one["name"]) for one in processes(summary, cpu)))
 
 
-def _listed(told: Any) -> list[dict[str, Any]]:
-    """A list of objects that an attribute holds as JSON text."""
-    if isinstance(told, str):
+def _listed(value: Any) -> list[dict[str, Any]]:
+    """The list of objects that an attribute holds as JSON text; [] for anything else."""
+    if isinstance(value, str):
         try:
-            told = json.loads(told or "[]")
+            value = json.loads(value or "[]")
         except (ValueError, RecursionError):
             return []
-    return [one for one in told if isinstance(one, dict)] if isinstance(told, list) else []
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def _span(low: float, high: float) -> str:
@@ -442,7 +453,7 @@ def _span(low: float, high: float) -> str:
 
 
 def tables(summary: xr.Dataset) -> list[Table]:
-    """A row a core; what the kernel counts; who else ran."""
+    """A table with a row for each core, the interrupts that the kernel counts, and the other programs."""
     q = list(summary["quantile"].values)
     rows = []
     for row in range(summary.sizes["cpu"]):
@@ -466,15 +477,15 @@ def tables(summary: xr.Dataset) -> list[Table]:
             ("core", "lost", "short", "median", "long", "lost", "longest", "rhythm", "FWQ"),
             rows,
             right=tuple(range(1, 9)),
-            note="short, long: detours up to and above 100 µs; FWQ: work beyond its shortest time",
+            note="short, long: detours up to and above 100 µs; FWQ: time of a quantum beyond the shortest",
         )
     ]
-    told = []
+    interrupts = []
     for row in range(summary.sizes["cpu"]):
         for name, rate in list(hard_rates(summary, row).items())[:6]:
             k = [str(n) for n in summary["counter"].values].index(name)
             match = float(summary["counter_match"][row, k])
-            told.append(
+            interrupts.append(
                 (
                     str(int(summary["cpu"][row])),
                     name,
@@ -483,21 +494,23 @@ def tables(summary: xr.Dataset) -> list[Table]:
                     "–" if np.isnan(match) else f"{match:.2f}",
                 )
             )
-    if told:
-        columns = ("core", "row", "what", "rate", "goes with detours")
-        out.append(Table("Interrupts the kernel counts", columns, told, right=(0, 3, 4)))
+    if interrupts:
+        columns = ("core", "row", "meaning", "rate", "correlation with detours")
+        out.append(Table("Interrupts that the kernel counts", columns, interrupts, right=(0, 3, 4)))
     if ran := processes(summary)[:8]:
         body = [(str(p["cpu"]), str(p["name"]), str(p["pid"]), format_duration(p["cpu_s"])) for p in ran]
         out.append(
-            Table("Others on these cores", ("core", "program", "pid", "CPU time"), body, right=(0, 2, 3))
+            Table(
+                "Other programs on these cores", ("core", "program", "pid", "CPU time"), body, right=(0, 2, 3)
+            )
         )
     if traced := _listed(summary.attrs.get("osnoise"))[:8]:
         seen = [
             (str(t["cpu"]), str(t["kind"]), str(t["name"]), str(t["count"]), format_duration(t["total_s"]))
             for t in traced
         ]
-        columns = ("core", "kind", "name", "times", "in all")
-        out.append(Table("By the kernel's osnoise tracer", columns, seen, right=(0, 3, 4)))
+        columns = ("core", "kind", "name", "times", "total")
+        out.append(Table("Interruptions by the kernel's osnoise tracer", columns, seen, right=(0, 3, 4)))
     return out
 
 
@@ -517,13 +530,13 @@ def _known(length_s: float) -> str:
 
 
 def lines(summary: xr.Dataset) -> list[str]:
-    """What stands below the tables: why the kernel's own tracer has not been asked."""
+    """The line below the tables: why the kernel's own tracer was not used."""
     tracer = str(summary.attrs.get("osnoise", ""))
     return [f"osnoise tracer: {tracer}"] if tracer.startswith("absent") else []
 
 
 def warnings(summary: xr.Dataset) -> list[Warning]:
-    """What a reader of the numbers must know."""
+    """The conditions that make the numbers less reliable."""
     out = []
     busy = [
         (int(cpu), float(share))
@@ -536,26 +549,26 @@ def warnings(summary: xr.Dataset) -> list[Warning]:
         out.append(
             Warning(
                 "noise.core_shared",
-                f"others had core {worst[0]} for {format_share(worst[1])} of the time"
+                f"other programs had core {worst[0]} for {format_share(worst[1])} of the time"
                 + (f": {names}" if names else "")
-                + (f"; so it is on {more} more core{'s' if more > 1 else ''}" if more else ""),
-                "stop them, or keep them to other cores, to see the kernel's own share",
+                + (f"; {more} more core{'s are' if more > 1 else ' is'} also shared" if more else ""),
+                "stop them, or move them to other cores, to see the kernel's own share",
             )
         )
     if str(summary.attrs.get("ticks")) == "clock":
         out.append(
             Warning(
                 "noise.coarse_ticks",
-                "this processor has no counter of constant speed: time is read from the kernel's clock, which costs "
-                f"{format_duration(float(np.nanmin(summary['least_step'].values)))} a turn",
-                "detours shorter than ten times that are not seen",
+                "this processor has no counter of constant speed: time is read from the kernel's clock, which takes "
+                f"{format_duration(float(np.nanmin(summary['least_step'].values)))} in each turn",
+                "detours shorter than ten times this are invisible",
             )
         )
     return out
 
 
 def values(summary: xr.Dataset) -> dict[str, Any]:
-    """For --json: one object a core, the processes, and what traced."""
+    """The values for --json: one object for each core, the processes, and the results of the tracer."""
     cores = []
     for row in range(summary.sizes["cpu"]):
         one: dict[str, Any] = {"cpu": int(summary["cpu"][row])}

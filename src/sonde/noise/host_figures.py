@@ -10,35 +10,35 @@ from sonde.core.section import Fact, Method, Section
 from sonde.core.units import format_duration, format_share
 from sonde.noise import host
 
-# What a figure shows at most: of the scatter the longest detours and some of the others, of cores the worst.
+# Limits of a figure: the scatter shows the longest detours and some of the others; only the worst cores are shown.
 MOST_POINTS, MOST_CORES, CDF_POINTS = 4000, 8, 400
 
 METHODS = (
     Method(
         "selfish detour",
-        "A loop that only reads the tick counter; two readings further apart than the threshold are a detour.",
+        "A loop only reads the tick counter. If two readings are further apart than the threshold, this is a detour.",
         "Beckman, Iskra, Yoshii, Coghlan, Cluster 2006",
     ),
     Method(
         "fixed work quantum",
-        "The same arithmetic again and again; what a quantum takes beyond the shortest was taken from it.",
+        "The same arithmetic is repeated. The time of a quantum beyond the shortest quantum was lost to others.",
         "Sottile and Minnich, Cluster 2004",
     ),
     Method(
         "spectrum of interruptions",
-        "Welch's average over windows, the number of detours counted in bins of 0.2 ms; a rhythm must stand above "
-        "the median power by a gamma law, every frequency paid for.",
+        "Welch's average over windows of the number of detours in bins of 0.2 ms. A rhythm must exceed the median "
+        "power significantly by the gamma distribution, adjusted for the number of frequencies.",
         "Welch, IEEE Trans. Audio Electroacoust. 15, 1967",
     ),
 )
 
 
 def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
-    """One dataset's part of a report.
+    """The section of a report for one dataset.
 
     Parameters
     ----------
-    tree : groups /summary and, where it was kept, /raw; opened lazily
+    tree : groups /summary and, where it is stored, /raw; opened lazily
     dataset : the file's name
 
     Returns
@@ -61,7 +61,7 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
 
 
 def facts(summary: xr.Dataset) -> list[Fact]:
-    """The numbers a reader looks for first."""
+    """The most important numbers."""
     share = summary["share"].values
     out = []
     if np.isfinite(share).any():
@@ -79,14 +79,14 @@ def facts(summary: xr.Dataset) -> list[Fact]:
             )
         out.append(
             Fact(
-                "seen from",
+                "shortest visible detour",
                 format_duration(float(np.nanmax(summary["threshold"].values))),
                 f"a turn of the loop takes {format_duration(float(np.nanmin(summary['loop'].values)))}",
             )
         )
     for row in range(summary.sizes["cpu"]):
-        if (told := host.rhythms(summary, row)) != "–":
-            out.append(Fact("rhythm", told, f"core {int(summary['cpu'][row])}"))
+        if (text := host.rhythms(summary, row)) != "–":
+            out.append(Fact("rhythm", text, f"core {int(summary['cpu'][row])}"))
             break
     return out
 
@@ -94,17 +94,17 @@ def facts(summary: xr.Dataset) -> list[Fact]:
 def figures(tree: xr.DataTree) -> list[Figure]:
     """All figures that this dataset can fill, in reading order."""
     summary = tree["summary"].to_dataset().load()
-    made: list[Figure | None] = []
+    drawn: list[Figure | None] = []
     if "raw" in tree.children:
         raw = tree["raw"].to_dataset()
         cores = worst_cores(summary)
-        made += [detours_over_time(raw, cores), lengths(raw, cores)]
-    made += [lost_by_length(summary), spectrum(summary)]
-    return [figure for figure in made if figure is not None]
+        drawn += [detours_over_time(raw, cores), lengths(raw, cores)]
+    drawn += [lost_by_length(summary), spectrum(summary)]
+    return [figure for figure in drawn if figure is not None]
 
 
 def worst_cores(summary: xr.Dataset) -> list[int]:
-    """Rows of the cores that lose most, MOST_CORES at most, in the order of their numbers."""
+    """The rows of the cores that lose most, at most MOST_CORES, in the order of their numbers."""
     share = np.nan_to_num(summary["share"].values, nan=-1.0)
     return sorted(np.argsort(-share, kind="stable")[:MOST_CORES].tolist())
 
@@ -114,7 +114,7 @@ def _names(raw: xr.Dataset, rows: list[int]) -> list[str]:
 
 
 def detours_over_time(raw: xr.Dataset, rows: list[int]) -> Figure | None:
-    """Every detour: when, and how long. Where there are too many, the longest and an even choice of the others."""
+    """The time and length of each detour. If there are too many: the longest, and an even selection of the others."""
     per_core = max(1, MOST_POINTS // max(1, len(rows)))
     x, y = (np.full((len(rows), per_core), np.nan) for _ in range(2))
     left_out = 0
@@ -133,10 +133,11 @@ def detours_over_time(raw: xr.Dataset, rows: list[int]) -> Figure | None:
     if not np.isfinite(y).any():
         return None
     caption = (
-        "Each point is one interruption. Bands are causes: the timer low down, the scheduler's turns high up."
+        "Each point is one interruption. Bands show causes: the timer is at the bottom, time slices of other programs "
+        "are at the top."
     )
     if left_out:
-        caption += f" The longest are all there; of the others {left_out} are left out, evenly."
+        caption += f" The longest interruptions are all shown; {left_out} of the others are left out, evenly."
     data = xr.Dataset(
         {
             "x": (("series", "point"), x),
@@ -150,7 +151,7 @@ def detours_over_time(raw: xr.Dataset, rows: list[int]) -> Figure | None:
 
 
 def lengths(raw: xr.Dataset, rows: list[int]) -> Figure | None:
-    """Distribution of lengths, one line a core."""
+    """The distribution of lengths, one line for each core."""
     x = np.full((len(rows), CDF_POINTS), np.nan)
     p = np.tile(np.linspace(0, 1, CDF_POINTS), (len(rows), 1))
     for k, row in enumerate(rows):
@@ -168,12 +169,14 @@ def lengths(raw: xr.Dataset, rows: list[int]) -> Figure | None:
         coords={"series": _names(raw, rows)},
     )
     axes = {"x": Axis("length", "s", log=True), "p": Axis("share of interruptions")}
-    caption = "How long interruptions are. A step is a kind of interruption that always takes the same time."
+    caption = (
+        "The lengths of interruptions. A step means a kind of interruption that always takes the same time."
+    )
     return Figure("noise-host-lengths", "Lengths of interruptions", caption, Kind.CDF, data, axes)
 
 
 def lost_by_length(summary: xr.Dataset) -> Figure | None:
-    """Share of the time that each class of length takes, bars by core."""
+    """The share of the time that each class of length takes, with a bar for each core."""
     rows = worst_cores(summary)
     share = summary["class_share"].values[rows]
     if not np.isfinite(share).any():
@@ -191,12 +194,12 @@ def lost_by_length(summary: xr.Dataset) -> Figure | None:
         coords={"bar": names, "series": [f"core {int(summary['cpu'][row])}" for row in rows]},
     )
     axes = {"bar": Axis("length of an interruption", labels=tuple(names)), "y": Axis("time lost, %")}
-    caption = "Where the lost time goes: many short interruptions, or a few long ones."
+    caption = "Shows whether the time is lost in many short interruptions or in a few long ones."
     return Figure("noise-host-share", "Time lost by length", caption, Kind.BAR, data, axes)
 
 
 def spectrum(summary: xr.Dataset) -> Figure | None:
-    """Power of the number of interruptions over frequency, one line a core."""
+    """The power of the number of interruptions over frequency, one line for each core."""
     rows = worst_cores(summary)
     power = summary["spectrum"].values[rows]
     if not np.isfinite(power).any():
@@ -216,7 +219,7 @@ def spectrum(summary: xr.Dataset) -> Figure | None:
     )
     axes = {"x": Axis("frequency", "Hz"), "y": Axis("power over its median", log=True)}
     caption = (
-        "Peaks are interruptions that recur at this frequency, as the timer does; "
-        "its multiples are the same interruptions."
+        "A peak means interruptions that recur at this frequency, as those of the timer do. Peaks at its multiples are "
+        "the same interruptions."
     )
     return Figure("noise-host-spectrum", "Rhythm of interruptions", caption, Kind.SERIES, data, axes)

@@ -1,10 +1,10 @@
-"""Datasets of kind `host`: interruptions of each core, seen without MPI.
+"""Datasets of kind `host`: interruptions of each core, measured without MPI.
 
 /raw; rows of a CPU are filled from the left, up to its detour_n, fwq_n, window_n. All times: s of CLOCK_MONOTONIC.
 
-detour_begin, detour_length  (cpu, detour)  when something else had the core, and for how long
-fwq_begin, fwq_length        (cpu, quantum) one fixed amount of arithmetic each
-window_*                     (cpu, window)  what a window of measuring saw; between two the kernel's counters are read
+detour_begin, detour_length  (cpu, detour)  begin and length of each time in which something else had the core
+fwq_begin, fwq_length        (cpu, quantum) begin and length of each fixed amount of arithmetic
+window_*                     (cpu, window)  results of a window of measuring; the kernel's counters are read in between
 window_method                0 detour, 1 fixed work quantum
 counters                     (cpu, window, counter) interrupts and softirqs ("soft …") of a window and the gap after
 """
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 # name: (key of the header, unit, long name)
 CPU: dict[str, tuple[str, str, str]] = {
-    "threshold": ("threshold_s", "s", "length from which a step of the loop is a detour"),
+    "threshold": ("threshold_s", "s", "a step of the loop is a detour from this length on"),
     "least_step": ("least_step_s", "s", "shortest step of the loop"),
     "tick": ("seconds_per_tick", "s", "length of a tick"),
-    "quantum_steps": ("quantum_steps", "1", "steps of arithmetic in a quantum; 0: none measured"),
+    "quantum_steps": ("quantum_steps", "1", "steps of arithmetic in a quantum; 0: no quanta were measured"),
 }

@@ -1,4 +1,4 @@
-"""How records of block files become datasets of noise/1 of kind `host`: layout, place, analysis."""
+"""From the records of block files to datasets of noise/1 of kind `host`: layout, place, analysis."""
 
 from __future__ import annotations
 
@@ -25,20 +25,25 @@ _DIM = {"detour": "detour", "fwq": "quantum", "window": "window"}
 WINDOW: dict[str, tuple[str, str, str, str]] = {
     "window_begin": ("begin", "<f8", "s", "begin of a window"),
     "window_end": ("end", "<f8", "s", "end of a window"),
-    "window_lost": ("lost", "<f8", "s", "length of its detours together, those without room included"),
+    "window_lost": ("lost", "<f8", "s", "total length of its detours, including those that were not stored"),
     "window_run_delay": (
         "run_delay",
         "<f8",
         "s",
-        "time the measuring thread waited for its CPU; NaN: not told",
+        "time in which the measuring thread waited for its CPU; NaN: unknown",
     ),
-    "window_steal": ("steal", "<f8", "s", "time the hypervisor gave to others, by the kernel"),
+    "window_steal": (
+        "steal",
+        "<f8",
+        "s",
+        "time that the hypervisor gave to others, by the kernel's counters",
+    ),
     "window_gap": ("gap", "<f8", "s", "time since the window before"),
     "window_loops": ("loops", "<i8", "1", "turns of the loop, or quanta"),
-    "window_gaps": ("gaps", "<i8", "1", "detours, those without room included"),
+    "window_gaps": ("gaps", "<i8", "1", "detours, including those that were not stored"),
     "window_method": ("method", "|i1", "1", "0 detour, 1 fixed work quantum"),
-    "window_involuntary": ("involuntary", "<i4", "1", "times the CPU was taken from the measuring thread"),
-    "window_voluntary": ("voluntary", "<i4", "1", "times the measuring thread gave its CPU away"),
+    "window_involuntary": ("involuntary", "<i4", "1", "involuntary context switches of the measuring thread"),
+    "window_voluntary": ("voluntary", "<i4", "1", "voluntary context switches of the measuring thread"),
 }
 _CELL = ("cpu", "window")
 RAW: dict[str, Described] = {
@@ -63,7 +68,7 @@ RAW: dict[str, Described] = {
     "cpu": optional(("cpu",), "1", "CPU", "<i4", COUNT),
     "counter": optional(("counter",), "", "row of /proc/interrupts; of /proc/softirqs after 'soft '", "str"),
 }
-"""Variables of /raw, with the values that it may have."""
+"""The variables of /raw and their allowed values."""
 ATTRIBUTES = {
     **ROOT,
     "window_s": attribute("length of a window, s", COUNT),
@@ -72,7 +77,7 @@ ATTRIBUTES = {
 
 
 class HostSchema:
-    """RoomSchema of the kind. Plan keys: `cpus`, numbers of the CPUs that were to be measured."""
+    """The RoomSchema of this kind. Plan keys: `cpus`, the numbers of the CPUs to measure."""
 
     room, version = "noise", 1
 
@@ -80,7 +85,7 @@ class HostSchema:
         return [""]
 
     def layout(self, plan: Mapping[str, Any], files: Sequence[BlockFile], part: str) -> Layout:
-        """One row a CPU that any file is about.
+        """A layout with one row for each CPU that has a file.
 
         Raises
         ------
@@ -129,8 +134,8 @@ class HostSchema:
             layout.warnings.append(
                 Warning(
                     "noise.cpu_silent",
-                    f"nothing is recorded of CPU {', '.join(map(str, silent[:16]))}",
-                    "measure again, longer",
+                    f"there is no record of CPU {', '.join(map(str, silent[:16]))}",
+                    "measure again for a longer time",
                 )
             )
         return layout
@@ -138,7 +143,7 @@ class HostSchema:
     def place(
         self, plan: Mapping[str, Any], layout: Layout, file: BlockFile, part: str
     ) -> Iterator[tuple[str, tuple[int | slice, ...], np.ndarray]]:
-        """What one file says of its CPU."""
+        """The data of one file for its CPU."""
         what = str(file.header["what"])
         row = int(np.searchsorted(layout.coords["cpu"][0], int(file.header["cpu"])))
         at = 0
@@ -162,13 +167,13 @@ class HostSchema:
                 yield name, (slice(row, row + 1),), np.array([float(file.header.get(key, np.nan))])
 
     def analyse(self, raw: xr.Dataset, deadline: Deadline | None = None) -> xr.Dataset:
-        """/raw to /summary: `host.analyse`."""
+        """From /raw to /summary: `host.analyse`."""
         from sonde.noise.host import analyse
 
         return analyse(raw)
 
     def tables(self, tree: xr.DataTree) -> Tables:
-        """The declared variables and root attributes, which `dataset.open` holds a file against."""
+        """The declared variables and root attributes, with which `dataset.open` compares a file."""
         from sonde.noise.host import SUMMARY
 
         return {"raw": RAW, "summary": SUMMARY, "": ATTRIBUTES}
@@ -195,7 +200,7 @@ def _variables(longest: Mapping[str, int], counters: int) -> dict[str, Variable]
     )
     for name, (_, unit, text) in CPU.items():
         out[name] = Variable(("cpu",), "<f8", {"units": unit, "long_name": text}, np.nan)
-    for what, text in (("detour", "detours kept"), ("fwq", "quanta kept"), ("window", "windows")):
+    for what, text in (("detour", "detours stored"), ("fwq", "quanta stored"), ("window", "windows")):
         out[f"{what}_n"] = Variable(("cpu",), "<i8", {"units": "1", "long_name": text}, 0)
     return out
 

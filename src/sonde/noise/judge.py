@@ -1,7 +1,7 @@
-# ruff: noqa: PT028  (`test` is not one of pytest)
-"""Does the agent disturb the loop? The judge of `native/noise/judge.hpp`, on blocks of a dataset.
+# ruff: noqa: PT028  (`test` is not a pytest function)
+"""The test whether the agent disturbs the loop: the judge of `native/noise/judge.hpp`, on blocks of a dataset.
 
-What is said live and what is computed again from the file is one code: this is its only caller here.
+The live verdict and the analysis of the file use the same native code; only this module calls it from Python.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
     from sonde.core.deadline import Deadline
 
 LEVELS = (0.5, 0.9, 0.99, 0.999)
-"""Quantiles of the iteration that blocks are ranked by, besides their stalls."""
+"""The quantiles of the iteration by which blocks are ranked, besides their stalls."""
 
-# As in native/noise/judge.cpp; only names depend on it.
+# As in native/noise/judge.cpp; only names depend on this.
 _STALLS_A_SECOND = (0.5, 2, 8, 32, 128, 512, 2048)
 _MOST_PERMUTATIONS = 10_000_000
 
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Blocks with and without an agent, in the order measured. Arrays are (block,) but for levels (block, level).
+    """Blocks with and without an agent, in the measured order. Arrays are (block,), only levels is (block, level).
 
-    number     of the block in its run
-    segment    within which labels were drawn; blocks of one segment follow each other
+    number     number of the block in its run
+    segment    labels were drawn within a segment; blocks of one segment follow each other
     on         whether the agent was on
-    begin_s    since the run began
+    begin_s    time since the run began
     length_s
-    resumed_s  how long before its begin the block's agent was let go; of blocks without one, would have been
+    resumed_s  time from resuming the agent to the begin of the block; without an agent, the same as if there were one
     levels     natural logarithm of quantiles of the iteration, in s
     stall_block, stall_t_s, stall_length_s  (stall,): index into the blocks, time since the block's begin
     """
@@ -67,24 +67,26 @@ class Blocks:
                 raise DataError(
                     "noise.bad_blocks", f"{f.name} has shape {values.shape}; its length must be {wanted}", ""
                 )
-            # NaN among ranked numbers, or as a time, has no order: the judge's sort would never agree with itself.
+            # NaN has no order, so the judge's sort would be inconsistent.
             if not np.isfinite(values).all():
                 raise DataError(
-                    "noise.bad_blocks", f"{f.name} is not known of every block", "leave those out"
+                    "noise.bad_blocks", f"{f.name} is unknown for some blocks", "leave out these blocks"
                 )
         if np.count_nonzero(np.diff(self.segment)) + 1 > max(1, len(np.unique(self.segment))):
             raise DataError(
                 "noise.bad_blocks", "blocks of one segment do not follow each other", "sort them by time"
             )
         if stalls and not ((self.stall_block >= 0) & (self.stall_block < n)).all():
-            raise DataError("noise.bad_blocks", f"a stall belongs to none of the {n} blocks", "")
+            raise DataError(
+                "noise.bad_blocks", f"a stall belongs to a block that is not one of the {n} blocks", ""
+            )
 
     def __len__(self) -> int:
         return len(self.segment)
 
     @cached_property
     def native(self) -> _core.NoiseBlocks:
-        """As the judge takes them; stalls of several ranks that overlap are one there."""
+        """The blocks in the form for the judge, which merges overlapping stalls of several ranks."""
         return _core.NoiseBlocks(
             self.segment,
             self.on,
@@ -98,20 +100,20 @@ class Blocks:
         )
 
     def where(self, chosen: NDArray[np.bool_]) -> Blocks:
-        """Some of the blocks. chosen: (block,)."""
-        place = np.cumsum(chosen) - 1
-        mine = chosen[self.stall_block]
-        kept = {
+        """The chosen blocks. chosen: (block,)."""
+        new_index = np.cumsum(chosen) - 1
+        in_chosen = chosen[self.stall_block]
+        columns = {
             f.name: np.ascontiguousarray(
-                getattr(self, f.name)[mine if f.name.startswith("stall_") else chosen]
+                getattr(self, f.name)[in_chosen if f.name.startswith("stall_") else chosen]
             )
             for f in fields(self)
         }
-        kept["stall_block"] = place[kept["stall_block"]].astype(np.int32)
-        return Blocks(**kept)
+        columns["stall_block"] = new_index[columns["stall_block"]].astype(np.int32)
+        return Blocks(**columns)
 
     def clean(self) -> Blocks:
-        """The blocks without an agent, one after the other at the pitch of all blocks."""
+        """The blocks without an agent, one after the other, with the median pitch of all blocks."""
         off = self.where(self.on == 0)
         pitch = float(np.median(np.diff(self.begin_s))) if len(self) > 1 else 0.0
         moved = {f.name: getattr(off, f.name) for f in fields(off)}
@@ -126,23 +128,23 @@ class Blocks:
 
 @dataclass(frozen=True)
 class TestResult:
-    """What the permutation test says. p is that of the pair of statistics; each also by itself."""
+    """The result of the permutation test. p is that of both statistics together; p_fold and p_ranked are for each."""
 
     p: float
     p_fold: float
     p_ranked: float
     z_fold: float
     z_ranked: float
-    period_s: float  # where the fold was largest; 0 without a fold
+    period_s: float  # period with the largest fold; 0 without a fold
     phase_s: float
-    from_resume: bool  # the phase counts from the moment the agent was let go
+    from_resume: bool  # the phase counts from the moment the agent was resumed
     feature: int
-    permutations: int  # behind p
+    permutations: int  # permutations used for p
 
 
 @dataclass(frozen=True)
 class Look(TestResult):
-    """A test on the first `blocks` blocks. p_so_far: min of p / spend, what a run may claim that ends here."""
+    """A test on the first `blocks` blocks. p_so_far: min of p / spend, the valid p of a run that ends here."""
 
     blocks: int
     p_so_far: float
@@ -150,7 +152,7 @@ class Look(TestResult):
 
 @dataclass(frozen=True)
 class Design:
-    """Segments of a run: pairs of blocks in each, and what share of alpha the look after each may spend."""
+    """The segments of a run: pairs of blocks in each, and the share of alpha that the look after each may spend."""
 
     rounds: tuple[int, ...]
     spend: tuple[float, ...]
@@ -164,16 +166,16 @@ class Design:
         _check_spend(self.spend)
         if not 0 < self.alpha < 1:
             raise UsageError(
-                "noise.bad_alpha", f"alpha is {self.alpha}; allowed is above 0 and below 1", "--alpha 0.01"
+                "noise.bad_alpha", f"alpha is {self.alpha}; it must be above 0 and below 1", "--alpha 0.01"
             )
 
 
 @dataclass(frozen=True)
 class Search:
-    """A search from coarse to fine for the shortest burst that is found.
+    """The result of a search, from coarse to fine, for the shortest burst that is detected.
 
-    burst_s: the shortest so far, to about 10 % after all `steps`; ended after `done` of them it errs on the long side.
-    None: not even the longest is found, or `done` is 0.
+    burst_s: the shortest so far, exact to about 10 % after all `steps`. If the search ended after `done` steps, the
+    value may be too long. None: even the longest burst is not detected, or `done` is 0.
     """
 
     burst_s: float | None
@@ -183,37 +185,37 @@ class Search:
 
 @dataclass(frozen=True)
 class Power:
-    """Share of simulated runs that find the bursts, and the blocks each needed; 0 where it did not find them."""
+    """The share of simulated runs that detect the bursts, and the blocks that each run needed; 0 if it did not."""
 
     share: float
     blocks: tuple[int, ...]
 
 
 def blocks_of(raw: xr.Dataset, on: int | None = 1, off: int = 0) -> Blocks:
-    """Blocks of two variants of a run, as the judge sees them.
+    """The blocks of two variants of a run, for the judge.
 
-    A block begins when its first rank begins. Its agent was let go when the first rank says so; where none does, the
-    settling time (root attribute settle_s) before the begin is taken. Levels come from the `reader`. All as the
-    detector does it live, so that a run judged again gives what it gave then.
+    A block begins when its first rank begins. The first rank that has recorded it gives the time at which the agent
+    was resumed; otherwise it is the settling time (root attribute settle_s) before the begin. Levels come from the
+    `reader`. All this is the same as in the live detector, so a run that is judged again gives the same result.
 
     Parameters
     ----------
     raw : /raw of a dataset of kind `run`; may be lazy. Attribute settle_s (default 0), s
-    on, off : numbers of the variants; on None: of the blocks without an agent alone
+    on, off : numbers of the variants; on None: only the blocks without an agent
 
     Returns
     -------
-    Blocks with `status` 1 of these variants, in order; empty where there is none.
+    The blocks of these variants with `status` 1, in order; empty where there are no such blocks.
 
     Raises
     ------
     UsageError  noise.no_such_variant. DataError  noise.bad_blocks.
     """
     known = raw.sizes["variant_index"]
-    for asked in (on, off):
-        if asked is not None and not 0 <= asked < known:
+    for number in (on, off):
+        if number is not None and not 0 <= number < known:
             raise UsageError(
-                "noise.no_such_variant", f"variant {asked} is asked for; the run has 0 to {known - 1}", ""
+                "noise.no_such_variant", f"there is no variant {number}; the run has 0 to {known - 1}", ""
             )
     if on == off:
         raise UsageError("noise.no_such_variant", f"variant {on} cannot be compared with itself", "")
@@ -245,7 +247,7 @@ def blocks_of(raw: xr.Dataset, on: int | None = 1, off: int = 0) -> Blocks:
 
 
 def _least(times: np.ndarray) -> NDArray[np.float64]:
-    """Least over ranks of each block; NaN where no rank knows."""
+    """The least value over ranks for each block; NaN where no rank has a value."""
     if not len(times):
         return np.full(times.shape[1], np.nan)
     least = np.where(np.isnan(times), np.inf, times).min(axis=0)
@@ -253,7 +255,7 @@ def _least(times: np.ndarray) -> NDArray[np.float64]:
 
 
 def _first(times: np.ndarray) -> NDArray[np.float64]:
-    """What the first rank that knows says of each block, as live; NaN where none knows."""
+    """The value of the first rank that has one, for each block, as in the live detector; NaN where no rank has one."""
     out = np.full(times.shape[1], np.nan)
     for row in times:
         out = np.where(np.isnan(out), row, out)
@@ -261,7 +263,7 @@ def _first(times: np.ndarray) -> NDArray[np.float64]:
 
 
 def reader(raw: xr.Dataset) -> int:
-    """The rank that timed iterations most finely, of several the first; 0 where no rank's calibration is known.
+    """The rank that timed iterations most finely, the first of several; 0 where no rank has a calibration.
 
     raw: stamp_every (rank).
     """
@@ -272,9 +274,8 @@ def reader(raw: xr.Dataset) -> int:
 def _levels(raw: xr.Dataset, chosen: NDArray[np.intp]) -> NDArray[np.float64]:
     rank = reader(raw)
     edges = raw["class_edge"][rank].values
-    if (
-        not len(chosen) or not np.isfinite(edges).all()
-    ):  # no calibration: it is warned of, and all levels are alike
+    # Without a calibration all levels are equal; there is a warning for this case.
+    if not len(chosen) or not np.isfinite(edges).all():
         return np.zeros((len(chosen), len(LEVELS)))
     found = quantiles(raw["count"][rank].values[chosen], edges, LEVELS)
     return np.log(np.maximum(np.nan_to_num(found), float(raw["tick"][rank])))
@@ -283,14 +284,14 @@ def _levels(raw: xr.Dataset, chosen: NDArray[np.intp]) -> NDArray[np.float64]:
 def _stalls(
     raw: xr.Dataset, ranks: NDArray[np.intp], chosen: NDArray[np.intp], begin: NDArray[np.float64]
 ) -> dict[str, Any]:
-    place = np.full(raw.sizes["block"], -1, np.int32)
-    place[chosen] = np.arange(len(chosen))
+    new_index = np.full(raw.sizes["block"], -1, np.int32)
+    new_index[chosen] = np.arange(len(chosen))
     blocks, times, lengths = [np.zeros(0, np.int32)], [np.zeros(0)], [np.zeros(0)]
     for rank in ranks.tolist():
         n = int(raw["n_stalls"][rank])
         if n == 0 or not len(chosen):
             continue
-        block = place[raw["stall_block"][rank, :n].values]
+        block = new_index[raw["stall_block"][rank, :n].values]
         mine = block >= 0
         blocks.append(block[mine])
         times.append(raw["stall_t"][rank, :n].values[mine] - begin[block[mine]])
@@ -314,9 +315,9 @@ def test(
 
     Parameters
     ----------
-    periods_s : s, to fold stalls at; without one the fold is left out
+    periods_s : periods at which stalls are folded, s; without any the fold is left out
     fold_weight : share of alpha for the fold, in (0, 1)
-    permutations, seed : of the labels
+    permutations, seed : number and seed of the permutations of the labels
 
     Returns
     -------
@@ -342,14 +343,14 @@ def looks(
     deadline: Deadline | None = None,
     known: Sequence[Look] = (),
 ) -> list[Look]:
-    """What a run would have said after each of its segments.
+    """The looks of a run after each of its segments.
 
-    By the deadline a look is ended with the permutations that it has: its p is as valid, and cannot be as small.
+    At the deadline a look ends with the permutations that it has. Its p is still valid, but cannot be as small.
 
     Parameters
     ----------
-    ends : numbers of blocks, rising; each at most len(blocks)
-    spend : share of alpha for each look, together at most 1; looks beyond it decide nothing
+    ends : numbers of blocks, increasing; each at most len(blocks)
+    spend : share of alpha for each look, together at most 1; looks without a share cannot detect
     periods_s, fold_weight, permutations, seed : as for `test`
     known : the first looks, which are not repeated
 
@@ -361,7 +362,7 @@ def looks(
     if any(not 0 < end <= len(blocks) for end in wanted) or any(b <= a for a, b in pairwise(wanted)):
         raise UsageError(
             "noise.bad_looks",
-            f"looks after {wanted} blocks; they must rise from 1 to at most {len(blocks)}",
+            f"looks after {wanted} blocks; the numbers must increase, from 1 to at most {len(blocks)}",
             "",
         )
     _check_spend(spend)
@@ -386,15 +387,15 @@ def power(
     seed: int = 1,
     runs: int = 200,
 ) -> Power:
-    """How often runs of a design find bursts that are put into the blocks without an agent.
+    """The share of runs of a design that detect bursts which are put into the blocks without an agent.
 
     Parameters
     ----------
-    blocks : those without an agent are drawn from
-    period_s, burst_s : s, of the bursts; a burst of 0 gives the false alarms
-    shortest_s : s, bursts below it are not seen: the threshold of a stall
-    periods_s : s, that the judge folds at; by default period_s
-    runs : simulated
+    blocks : the blocks without an agent among them are sampled
+    period_s, burst_s : period and length of the bursts, s; a burst of 0 gives the false alarms
+    shortest_s : the threshold of a stall, s; shorter bursts are invisible
+    periods_s : the periods at which the judge folds, s; by default period_s
+    runs : number of simulated runs
     fold_weight, permutations, seed : as for `test`
 
     Raises
@@ -406,7 +407,9 @@ def power(
     )
     if not (math.isfinite(burst_s) and 0 <= burst_s <= period_s):
         raise UsageError(
-            "noise.bad_burst", f"a burst of {burst_s} s; allowed is 0 to the period of {period_s} s", ""
+            "noise.bad_burst",
+            f"the burst is {burst_s} s; it must be from 0 to the period of {period_s} s",
+            "",
         )
     share, needed = clean.native.power(
         list(design.rounds), list(design.spend), design.alpha, period_s, burst_s, shortest_s, *options, runs
@@ -429,16 +432,17 @@ def detectable_burst(
     deadline: Deadline | None = None,
     run_s: float = 0.0,
 ) -> Search:
-    """A search, by the deadline, for the shortest burst a period that a run of the design finds with power `wanted`.
+    """Search for the shortest burst in each period that a run of the design detects with power `wanted`.
 
-    run_s: forecast of a simulated run, s. Other parameters and errors as for `power`; shortest_s above 0;
+    It ends by the deadline. run_s: expected time of a simulated run, s. Other parameters and errors as for `power`;
+    shortest_s above 0;
     noise.bad_power where `wanted` is not in (0, 1].
     """
     clean, options = _simulated(
         blocks, period_s, shortest_s, periods_s, fold_weight, permutations, seed, runs
     )
     if not 0 < wanted <= 1:
-        raise UsageError("noise.bad_power", f"a power of {wanted} is asked for; allowed is above 0, to 1", "")
+        raise UsageError("noise.bad_power", f"the power is {wanted}; it must be above 0 and at most 1", "")
     over = None if deadline is None or deadline.never else deadline.pieces(run_s).fits
     rounds, spend = list(design.rounds), list(design.spend)
     return Search(
@@ -464,12 +468,12 @@ def _simulated(
     if not (math.isfinite(shortest_s) and shortest_s > 0):
         raise UsageError("noise.bad_burst", f"the shortest burst is {shortest_s} s; it must be above 0", "")
     if runs < 1:
-        raise UsageError("noise.bad_runs", f"{runs} simulated runs; at least 1 is needed", "")
+        raise UsageError("noise.bad_runs", f"{runs} simulated runs were requested; at least 1 is needed", "")
     clean = blocks.clean()
     if not len(clean):
         raise DataError(
             "noise.no_clean_blocks",
-            "no block without an agent was measured: there is nothing to put bursts into",
+            "no block without an agent was measured, so there are no blocks to put bursts into",
             "measure longer",
         )
     return clean, options
@@ -481,7 +485,9 @@ def _options(
     periods = [float(period) for period in periods_s]
     for period in (*periods, also):
         if not (math.isfinite(period) and period > 0):
-            raise UsageError("noise.bad_period", f"a period of {period} s; it must be above 0", "--period 1s")
+            raise UsageError(
+                "noise.bad_period", f"the period is {period} s; it must be above 0", "--period 1s"
+            )
     if not 0 < fold_weight < 1:
         raise UsageError(
             "noise.bad_weight", f"the fold's share of alpha is {fold_weight}; it must lie between 0 and 1", ""
@@ -489,11 +495,11 @@ def _options(
     if not 1 <= permutations <= _MOST_PERMUTATIONS:
         raise UsageError(
             "noise.bad_permutations",
-            f"{permutations} permutations; allowed are 1 to {_MOST_PERMUTATIONS}",
+            f"{permutations} permutations were requested; 1 to {_MOST_PERMUTATIONS} are allowed",
             "",
         )
     if not 0 <= seed < 2**64:
-        raise UsageError("noise.bad_seed", f"the seed is {seed}; allowed are 0 to 2^64 - 1", "--seed 1")
+        raise UsageError("noise.bad_seed", f"the seed is {seed}; it must be from 0 to 2^64 - 1", "--seed 1")
     return periods, fold_weight, permutations, seed
 
 

@@ -1,4 +1,4 @@
-"""What a run of sonde-noise is to do, before anything is started. Pure: from wishes to a design and a command line."""
+"""The plan of a run of sonde-noise, before anything starts. Pure: from the options to a design and a command line."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from sonde.noise.agents import AgentPlan
 OPS = ("alltoall", "barrier", "allreduce", "bcast", "reduce", "allgather", "halo")
 NO_SIZE = ("barrier",)  # operations without a message
 
-# Folded at when the period is not known: what fits into a block of them is tried.
+# The periods to fold at when the agent's period is unknown. Those that fit into a block are tried.
 COMMON_PERIODS_S = (0.1, 0.2, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0)
 KNOWN_WEIGHT, SCAN_WEIGHT = 0.8, 0.5  # share of alpha for the fold
 
-LOOK_PAIRS = (8, 13, 20, 40, 80, 160, 320)  # pairs of blocks after which a look is taken
+LOOK_PAIRS = (8, 13, 20, 40, 80, 160, 320)  # pairs of blocks after which there is a look
 FIRST_SPEND = 0.4
-LEAST_PAIRS = 6  # fewer cannot reach alpha 1 %: 1 / C(12, 6) is the least p of six pairs
+LEAST_PAIRS = 6  # fewer pairs cannot reach alpha 1 %: 1 / C(12, 6) is the least p of six pairs
 FRESH_ROUNDS = 10  # pairs after a detection
 LEAST_PERMUTATIONS = 1999
 
@@ -30,25 +30,26 @@ RUN_FOLDER = "@RUN_FOLDER@"  # stands for the run's folder in an agent's command
 
 SHORTEST_BLOCK_S = 1.0
 SETTLE_S = 0.05
-# Shares of a budget: starting Python, MPI and the agent and calibrating; then sealing and analysis, which ends by the
-# deadline with what it has; per block, toggling it.
+# Parts of a budget. START_S: starting Python, MPI and the agent, and calibrating. END_S and END_SHARE: sealing and
+# analysis, which ends by the deadline with the results it has. TOGGLE_S: switching the agent in each block.
 START_S, END_S, END_SHARE, TOGGLE_S = 3.5, 3.0, 0.05, 0.02
-# Where the period is not known: the last look at many periods, which comes when the last block is over, and which
-# native/noise/detector/run.cpp ends after a twentieth of the budget; and the search for what would have been found.
+# The additional share when the period is unknown. The last look folds at many periods; it comes after the last block,
+# and native/noise/detector/run.cpp ends it after a twentieth of the budget. Then comes the search for the smallest
+# detectable burst.
 SCAN_SHARE = 0.15
 
 
 def level_text(share: float) -> str:
-    """As people write levels: "1 %", "0.05 %"."""
+    """A level as people write it: "1 %", "0.05 %"."""
     return format_share(share, 6, trim=True)
 
 
 @dataclass(frozen=True)
 class Variant:
-    """What is on in some blocks. agent: None for nothing. cpus: where it may run, empty for anywhere.
+    """The agent that is on in some blocks. agent: None for nothing. cpus: CPUs it may use; empty for all.
 
-    level: of the noise source, a share; NaN of anything else. share: blocks of it in a round. period_s: how often it
-    works; 0: as the plan says. sources: noise sources of that level on each node.
+    level: level of the noise source, a share; NaN for any other agent. share: number of its blocks in a round.
+    period_s: its period; 0: that of the plan. sources: noise sources of that level on each node.
     """
 
     name: str
@@ -65,7 +66,7 @@ OFF = Variant("off")
 
 @dataclass(frozen=True)
 class Design:
-    """Blocks of a run: rounds of each segment, a look's share of alpha after each, periods to fold at."""
+    """The blocks of a run: rounds of each segment, the share of alpha of the look after each, periods to fold at."""
 
     rounds: tuple[int, ...]
     spend: tuple[float, ...]
@@ -81,11 +82,11 @@ class Design:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that decides what is measured and how it is judged.
+    """All settings that decide what a run measures and how it is judged.
 
-    variants: the first is OFF. fresh_rounds: pairs after a detection; 0 where variants are compared, which has
-    no early end. matters: the slowdown that counts, a share. grain_s: what an application computes between two
-    collectives, for the model of scale.
+    variants: the first is OFF. fresh_rounds: pairs after a detection; 0 when variants are compared, because such a run
+    has no early end. matters: the slowdown that counts, a share. grain_s: the time that an application computes
+    between two collectives, for the model of scale.
     """
 
     variants: tuple[Variant, ...]
@@ -110,7 +111,7 @@ class Plan:
         if self.ntasks < 2:
             raise UsageError(
                 "noise.too_few_ranks",
-                f"a collective needs two ranks, and --ntasks is {self.ntasks}",
+                f"a collective needs at least two ranks, but --ntasks is {self.ntasks}",
                 "give --ntasks 2 or more",
             )
         if self.op not in OPS:
@@ -120,12 +121,12 @@ class Plan:
 
     @property
     def sequential(self) -> bool:
-        """Whether the run looks at itself and may end early."""
+        """Whether the run has interim looks and may end early."""
         return len(self.variants) == 2
 
     @property
     def permutations(self) -> int:
-        """Enough that the least p is an eighth of what the poorest look has to spend."""
+        """The number of permutations: the least p is an eighth of the smallest share of alpha of a look."""
         if not self.design.spend:
             return LEAST_PERMUTATIONS
         wanted = 8 / (self.alpha * min(self.design.spend))
@@ -137,18 +138,18 @@ class Plan:
 
     @property
     def blocks(self) -> int:
-        """Blocks planned, those after a detection not counted."""
+        """The number of planned blocks, without those after a detection."""
         return self.design.pairs * sum(self.shares)
 
     @property
     def expected_s(self) -> float:
-        """What measuring all blocks takes."""
+        """The time to measure all blocks, s."""
         return self.blocks * pitch(self.design.block_s, self.design.settle_s)
 
     def argv(self, run_dir: str, budget_s: float) -> list[str]:
-        """sonde-noise's arguments. budget_s: s that measuring may take; 0: no limit."""
+        """The arguments of sonde-noise. budget_s: time that the measurement may take; 0: no limit."""
         design = self.design
-        words = {
+        options = {
             "--dir": run_dir,
             "--op": self.op,
             "--size": str(self.size),
@@ -166,11 +167,11 @@ class Plan:
             "--forward": "yes" if self.forward else "no",
         }
         if design.periods_s:
-            words["--periods"] = ",".join(f"{period:.9g}" for period in design.periods_s)
+            options["--periods"] = ",".join(f"{period:.9g}" for period in design.periods_s)
         if self.sequential:
-            words["--spend"] = ",".join(f"{share:.9g}" for share in design.spend)
-            words["--fresh-rounds"] = str(self.fresh_rounds)
-        line = [word for pair in words.items() for word in pair]
+            options["--spend"] = ",".join(f"{share:.9g}" for share in design.spend)
+            options["--fresh-rounds"] = str(self.fresh_rounds)
+        line = [word for pair in options.items() for word in pair]
         for variant in self.variants:
             line += ["--variant", variant.name, "--share", str(variant.share)]
             if variant.agent is not None:
@@ -181,7 +182,7 @@ class Plan:
         return line
 
     def attrs(self) -> dict[str, Any]:
-        """Root attributes of the dataset: all that judging it again needs."""
+        """The root attributes of the dataset: all settings that are needed to judge it again."""
         design = self.design
         return {
             "kind": "run",
@@ -211,7 +212,7 @@ class Plan:
         }
 
     def document(self) -> dict[str, Any]:
-        """The plan as run.json keeps it."""
+        """The plan in the form that run.json stores."""
         return {
             "kind": "run",
             "ranks": self.ntasks,
@@ -221,40 +222,40 @@ class Plan:
         }
 
     def warnings(self) -> list[Warning]:
-        """What a reader must know, as far as the plan alone tells."""
+        """The warnings that follow from the plan alone."""
         out = []
         if self.op in NO_SIZE and self.size not in (0, 1024):
             out.append(
                 Warning(
-                    "noise.size_unused", f"{self.op} sends no message; --size {self.size} means nothing", ""
+                    "noise.size_unused", f"{self.op} sends no message; --size {self.size} has no effect", ""
                 )
             )
         return out
 
 
 def pitch(block_s: float, settle_s: float = SETTLE_S) -> float:
-    """From the begin of one block to that of the next, s."""
+    """The time from the begin of one block to that of the next, s."""
     return block_s + settle_s + TOGGLE_S
 
 
 def block_length(period_s: float) -> float:
-    """The shortest block, of SHORTEST_BLOCK_S at least, that holds whole periods; s. period_s 0: not known."""
+    """The length of the shortest block with whole periods, at least SHORTEST_BLOCK_S; s. period_s 0: unknown."""
     if period_s <= 0:
         return SHORTEST_BLOCK_S
     return period_s * max(1, math.ceil(SHORTEST_BLOCK_S / period_s - 1e-9))
 
 
 def periods_to_fold(period_s: float, block_s: float) -> tuple[float, ...]:
-    """The period where it is known, else the common ones of which a block holds at least one."""
+    """The period where it is known, else the common periods that fit into a block."""
     if period_s > 0:
         return (period_s,)
     return tuple(period for period in COMMON_PERIODS_S if period <= block_s + 1e-9)
 
 
 def looks(pairs: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    """Segments (pairs of each) and what the look after each may spend of alpha, for a run of so many pairs.
+    """The segments (pairs of each) of a run of `pairs` pairs, and the share of alpha of the look after each.
 
-    One look where there are few. The last look comes at the end; one that would come shortly before is left out.
+    A run with few pairs has one look. The last look comes at the end; a look shortly before the end is left out.
     """
     at = [count for count in LOOK_PAIRS if count <= 0.75 * pairs]
     at.append(pairs)
@@ -266,7 +267,7 @@ def looks(pairs: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
 
 
 def end_s(budget_s: float, scanning: bool) -> float:
-    """Time after the last block, s, within the budget. scanning: many periods are folded at, as none is known."""
+    """The part of the budget after the last block, s. scanning: the period is unknown, and many are folded."""
     return END_S + (END_SHARE + SCAN_SHARE * scanning) * budget_s
 
 
@@ -278,9 +279,9 @@ def affordable_pairs(
     scanning: bool = False,
     spent_s: float = 0.0,
 ) -> int:
-    """Pairs (rounds, where there are more variants) of blocks that a budget has time for; may be 0."""
+    """The number of pairs of blocks (of rounds, with more variants) that a budget has time for; may be 0."""
     left = budget_s - spent_s - START_S - end_s(budget_s, scanning)
-    # needed_budget() of so many has time for them, whatever both round.
+    # The 1e-9 makes this consistent with needed_budget(), in spite of rounding in both.
     return max(0, math.floor(left / (variants * pitch(block_s, settle_s)) + 1e-9))
 
 
@@ -292,7 +293,7 @@ def needed_budget(
     scanning: bool = False,
     spent_s: float = 0.0,
 ) -> float:
-    """The budget that has time for so many pairs, s."""
+    """The budget that has time for `pairs` pairs, s."""
     used = pairs * variants * pitch(block_s, settle_s) + spent_s + START_S + END_S
     return used / (1 - END_SHARE - SCAN_SHARE * scanning)
 
@@ -306,11 +307,11 @@ def design_for(
     block_s: float | None = None,
     spent_s: float = 0.0,
 ) -> Design:
-    """Blocks that fit a budget.
+    """The design whose blocks fit a budget.
 
-    period_s: the agent's; 0: not known. shares: blocks of each variant in a round. looking: more than one look.
-    block_s: length of a block, by default what holds whole periods.
-    spent_s: of the budget already, on finding the period.
+    period_s: the agent's period; 0: unknown. shares: blocks of each variant in a round. looking: more than one look.
+    block_s: length of a block; by default it holds whole periods.
+    spent_s: part of the budget already spent on finding the period.
 
     Raises
     ------
@@ -324,8 +325,8 @@ def design_for(
         needed = math.ceil(needed_budget(LEAST_PAIRS, block_s, settle_s, count, scanning, spent_s))
         raise UsageError(
             "noise.budget_too_short",
-            f"{format_duration(budget_s)} have time for {pairs} of the {LEAST_PAIRS} rounds that a verdict needs at "
-            f"least; a round is {count} blocks of {format_duration(block_s)}, one period of the agent or more",
+            f"in {format_duration(budget_s)} there is time for {pairs} rounds, and a verdict needs at least "
+            f"{LEAST_PAIRS}; a round is {count} blocks of {format_duration(block_s)}, one period of the agent or more",
             f"give --budget {needed}s or more; or a shorter --period",
         )
     rounds, spend = looks(pairs) if looking else ((pairs,), (1.0,))

@@ -1,4 +1,4 @@
-"""noise: what does a monitoring agent cost the jobs beside it?"""
+"""noise: the cost of a monitoring agent for the jobs on the same nodes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class NoiseRoom(Room):
 
     name = "noise"
     title = "Noise"
-    help = "What a monitoring agent costs the jobs beside it."
+    help = "The cost of a monitoring agent for the jobs on the same nodes."
     any_of = ("openmpi", "mpich")
     all_of = ("netcdf", "noise")
     asks = ("openmpi", "mpich", "netcdf", "noise")

@@ -33,19 +33,19 @@ from sonde.noise.plan import (
 from sonde.noise.schema import SCHEMA
 from sonde.noise.verdict import SURVEY
 
-# Finding an agent's period: how long it is watched, how often, and what stands apart counts as two wake-ups.
+# Measuring an agent's period: the watching time, its step, and the pause that separates two wake-ups.
 WATCH_S, WATCH_STEP_S, APART_S = 8.0, 0.04, 0.15
-STEADY = 0.25  # spread of gaps, of their median, up to which they count as one period
-# What a survey switches on and off to see how sensitive the machine is.
+STEADY = 0.25  # gaps count as one period up to this spread, a share of their median
+# The noise source that a survey switches on and off to measure the sensitivity of the machine.
 QUICK_LEVEL, QUICK_PERIOD_S = 0.01, 1.0
-QUICK_SHARE = (
-    0.85  # of its time that is planned: a busy machine starts slowly, and what no look ends in says nothing
-)
+# The share of its time that a survey plans: a busy machine starts slowly, and a run that ends before a look has no
+# result.
+QUICK_SHARE = 0.85
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be measured, with what, into which dataset; as `sonde.net.run.Request`."""
+    """The plan of a measurement, its programs and its dataset; as `sonde.net.run.Request`."""
 
     plan: Plan
     start: Start
@@ -56,7 +56,7 @@ class Request:
     timeout_s: float = 60.0
 
     def job(self) -> Job:
-        """The run of sonde-noise that measures it."""
+        """The job of sonde-noise for this request."""
         plan = self.plan
         return Job(
             schema=SCHEMA,
@@ -75,7 +75,7 @@ class Request:
         )
 
     def left_s(self) -> float:
-        """Time that measuring may take from now on; 0: no limit."""
+        """The time left for measuring, s; 0: no limit."""
         if self.budget_s is None:
             return 0.0
         rest = end_s(self.budget_s, scanning=len(self.plan.design.periods_s) > 1)
@@ -83,13 +83,13 @@ class Request:
 
 
 class Listener(session.Listener):
-    """What sonde-noise says besides what every probe says: what each look came to."""
+    """The listener for sonde-noise: besides the events that every probe reports, it takes the result of each look."""
 
     room = "noise"
     sample_kinds = (0,)  # blocks
     poll_s = 2.0
     crowded = (
-        "the kernel's switching between them is noise of its own, which hides the agent's",
+        "the kernel switches between them, and this noise hides the agent's",
         "give no more ranks than cores",
     )
     dropped = ("records", "give a shorter --budget, or leave out --keep")
@@ -104,14 +104,14 @@ class Listener(session.Listener):
 
 
 def measure(request: Request, progress: Progress) -> Measured:
-    """Measures, and seals what was measured, however it ended. Returns and raises what `session.run` does."""
+    """Measure, and seal the data whether or not the run succeeded. Returns and raises as `session.run`."""
     return session.run(request.job(), Listener(progress))
 
 
 def source_plan(
     level: float, period_s: float, words: int, seed: int, *, aligned: bool = True, phase_s: float = 0.0
 ) -> AgentPlan:
-    """The noise source as an agent. aligned: bursts at multiples of the period of the time of day, `phase_s` later."""
+    """The noise source as an agent. aligned: bursts start `phase_s` after multiples of the period of the wall clock."""
     line = [
         str(libexec() / "sonde-agent"),
         *(
@@ -130,12 +130,14 @@ def source_plan(
 
 
 def last_cpu() -> int:
-    """The last CPU that this process may use: where an agent is pinned, as the last rank is bound there too."""
+    """The last CPU that this process may use. An agent is pinned to it, because the last rank is bound to it, too."""
     return max(os.sched_getaffinity(0))
 
 
 def check_cpus(cpus: Sequence[int], start: Start) -> None:
-    """Whether an agent may be put on these CPUs, where that is known before its keeper looks: on this machine.
+    """Check that an agent may use these CPUs. This is possible only for runs on this machine alone.
+
+    On other hosts the supervisor checks it later.
 
     Raises
     ------
@@ -146,12 +148,12 @@ def check_cpus(cpus: Sequence[int], start: Start) -> None:
         raise UsageError(
             "noise.no_such_core",
             f"CPU {','.join(map(str, closed))} cannot be used; this process may use: {','.join(map(str, open_here))}",
-            "choose of these with --cpus, or leave it out",
+            "choose some of these with --cpus, or omit it",
         )
 
 
 def siblings(cpu: int, root: Path = Path("/")) -> tuple[int, ...]:
-    """Other hardware threads of a CPU's core that this process may use; () without SMT."""
+    """The other hardware threads of a CPU's core that this process may use; () without SMT."""
     path = root / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
     try:
         text = path.read_text().strip()
@@ -161,9 +163,9 @@ def siblings(cpu: int, root: Path = Path("/")) -> tuple[int, ...]:
 
 
 def find_period(agent: AgentPlan) -> float:
-    """How often an agent wakes up by itself, s; 0 where that is not steady or not seen within WATCH_S.
+    """The period at which an agent wakes up by itself, s; 0 if there is no steady period within WATCH_S.
 
-    It is started, and its use of CPU time is read in short steps: work after a pause of APART_S is a wake-up.
+    The agent is started, and its CPU time is read in short steps. Work after a pause of APART_S is a wake-up.
 
     Raises
     ------
@@ -183,7 +185,7 @@ def wake_ups(
     now_s: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
 ) -> list[float]:
-    """When work began after a pause, s of `now_s`. used_s: CPU time so far."""
+    """The times at which work began after a pause, s of `now_s`. used_s: CPU time so far."""
     onsets: list[float] = []
     before = used_s()
     last_work = float("-inf")
@@ -200,7 +202,7 @@ def wake_ups(
 
 
 def steady_gap(onsets: list[float]) -> float:
-    """The gap between times that come steadily, to a step of WATCH_STEP_S; 0 where they do not, or are fewer than 4."""
+    """The gap between times at steady intervals, exact to WATCH_STEP_S; 0 if they are not steady or fewer than 4."""
     if len(onsets) < 4:
         return 0.0
     gaps = sorted(b - a for a, b in pairwise(onsets))
@@ -208,7 +210,7 @@ def steady_gap(onsets: list[float]) -> float:
     spread = gaps[(3 * len(gaps)) // 4] - gaps[len(gaps) // 4]
     if spread > STEADY * middle:
         return 0.0
-    # A wake-up that was not seen makes one gap of two periods.
+    # After a missed wake-up, one gap has two periods.
     mean = (onsets[-1] - onsets[0]) / sum(max(1, round(gap / middle)) for gap in gaps)
     for nice in (0.1, 0.2, 0.25, 0.5, 1.0, 2.0, 5.0):
         if abs(mean - nice) < 0.02 * nice:
@@ -227,7 +229,7 @@ def measure_quickly(
     began: float,
     progress: Progress,
 ) -> Measured:
-    """The quick form for a survey: whether noise of 1 % is found here, what else would be, what is lost by itself.
+    """The quick measurement of a survey: whether 1 % of noise is detected, the smallest detectable burst, lost time.
 
     Raises
     ------
@@ -250,7 +252,7 @@ def measure_quickly(
 
 
 def no_smt(cpu: int) -> Warning:
-    """What is said where a placement on a sibling has no sibling."""
+    """The warning that a CPU has no sibling for this placement."""
     return Warning(
         "noise.no_sibling",
         f"CPU {cpu} has no second hardware thread here, so --compare sibling is left out",

@@ -1,4 +1,4 @@
-"""Agents on this machine: which are here, which run already, and one tried out through `sonde-keeper`."""
+"""Agents on this machine: the installed ones, the running ones, and a trial of one through `sonde-keeper`."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from sonde.noise.agents import AgentPlan, Recipe
 if TYPE_CHECKING:
     from types import TracebackType
 
-_MARGIN_S = 60.0  # beyond the keeper's own deadlines: it always answers, unless it is gone
+_MARGIN_S = 60.0  # added to the supervisor's own deadlines: it always answers, unless it has ended
 _SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 
 def is_program(word: str, *folders: str) -> bool:
-    """Whether a word can be run here: on PATH, where daemons are, in one of these folders, or a path that is there."""
+    """Whether a word can be run here: it is on PATH, in a folder of daemons or in `folders`, or is an existing path."""
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), *_SBIN, *folders])
     return shutil.which(word, path=path) is not None or (word.startswith("/") and os.path.exists(word))
 
 
 def missing(recipe: Recipe) -> list[str]:
-    """What the recipe needs and this machine lacks, each as the names that would do."""
+    """The programs that the recipe needs and this machine lacks; each entry has all names that are accepted."""
     own = str(launch.libexec())
     return [
         " or ".join(group)
@@ -46,26 +46,26 @@ def missing(recipe: Recipe) -> list[str]:
 
 
 def check_here(recipe: Recipe) -> None:
-    """Whether this machine has what the recipe needs.
+    """Check that this machine has the programs that the recipe needs.
 
     Raises
     ------
-    EnvironmentFailure  noise.agent_missing, with what to type to install it.
+    EnvironmentFailure  noise.agent_missing, with the command that installs them.
     """
     if not (lacks := missing(recipe)):
         return
     install = recipe.install(distribution.family())
     raise EnvironmentFailure(
         "noise.agent_missing",
-        f"{recipe.name} is not on this machine: no {', no '.join(lacks)}",
-        f"install it on every node that is measured, as root: {install}"
+        f"{recipe.name} is not installed on this machine; missing: {', '.join(lacks)}",
+        f"install it as root on every node that is measured: {install}"
         if install
-        else "install it from its makers, or load the module that brings it",
+        else "install it from its makers, or load the module that provides it",
     )
 
 
 def running(recipe: Recipe) -> list[int]:
-    """Processes of the same agent that run here already, as a service for example."""
+    """The process ids of the same agent that already runs here, for example as a service."""
     found = []
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
@@ -77,14 +77,14 @@ def running(recipe: Recipe) -> list[int]:
 
 
 class KeeperProcess:
-    """`sonde-keeper` with one agent: commands in, answers out.
+    """`sonde-keeper`, the supervisor program, with one agent: it gets commands and gives answers.
 
         with KeeperProcess(plan) as keeper:
             keeper.ask("start")
             usage = keeper.ask("usage")
 
-    Leaving the block ends the agent with all it started. env: variables besides those of this process. An
-    answer with "ok": false is raised as the error that it tells.
+    Leaving the block ends the agent with all processes that it started. env: variables besides those of this process.
+    An answer with "ok": false is raised as an error.
     """
 
     def __init__(self, plan: AgentPlan, *, env: dict[str, str] | None = None) -> None:
@@ -94,7 +94,7 @@ class KeeperProcess:
         self._env = {**os.environ, **(env or {}), MARK: self.mark}
         self._child: subprocess.Popen[bytes] | None = None
         self._pending = b""
-        self.pid = 0  # of the keeper below sonde-keeper
+        self.pid = 0  # of the supervisor process below sonde-keeper
 
     def __enter__(self) -> KeeperProcess:
         try:
@@ -133,19 +133,18 @@ class KeeperProcess:
         return self._child
 
     def ask(self, command: str) -> dict[str, Any]:
-        """Carries out one command: start, pause, resume, "place 0,2", usage, stop.
+        """Run one command: start, pause, resume, "place 0,2", usage, stop.
 
         Raises
         ------
-        SondeError  what the keeper could not do (UsageError for a spec it does not take), or
-        noise.agent_keeper_died.
+        SondeError  the command failed (UsageError for a spec that is not accepted), or noise.agent_keeper_died.
         """
-        with suppress(OSError):  # it is gone; the answer that does not come says so
+        with suppress(OSError):  # if it has ended, there is no answer, and _answer() raises
             os.write(self.process.stdin.fileno(), command.encode() + b"\n")  # type: ignore[union-attr]
         return self._answer()
 
     def left(self) -> list[int]:
-        """Processes that carry this one's mark and are no zombies."""
+        """The processes that have this one's mark and are no zombies."""
         return [pid for pid in marked(self.mark) if _state(pid) not in ("Z", "")]
 
     def _answer(self) -> dict[str, Any]:
@@ -165,8 +164,8 @@ class KeeperProcess:
         line, _, self._pending = self._pending.partition(b"\n")
         answer: dict[str, Any] = json.loads(json_names(line))
         if not answer["ok"]:
-            what = UsageError if answer["code"].endswith(("bad_option", "bad_cpus")) else EnvironmentFailure
-            raise what(answer["code"], answer["what"], answer["hint"])
+            error = UsageError if answer["code"].endswith(("bad_option", "bad_cpus")) else EnvironmentFailure
+            raise error(answer["code"], answer["what"], answer["hint"])
         return answer
 
 
@@ -175,18 +174,18 @@ def _state(pid: int) -> str:
 
 
 def states(pids: Sequence[int]) -> str:
-    """State of each process, as /proc has it: "TT" for two that are stopped."""
+    """The state of each process, as in /proc: "TT" for two stopped processes."""
     return "".join(_state(pid) or "-" for pid in pids)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What one agent did when it was tried. Times in s.
+    """The result of a trial of one agent. Times in s.
 
-    start_s: until ready. on_s: how long it ran after the pause, whole periods. cpu_s, wakeups, drives: in
-    that time. drive_s: median of a drive. work_bytes: by how much what it writes grew. held: whether every
-    process was stopped while it was paused. paused_cpu_s: CPU it used nevertheless. left: what was still
-    there afterwards, in words.
+    start_s: time until it was ready. on_s: how long it ran after the pause, whole periods. cpu_s, wakeups, drives: in
+    that time. drive_s: median time of a drive. work_bytes: growth of the files that it writes. held: whether every
+    process was stopped during the pause. paused_cpu_s: CPU time that it used during the pause. left: what it left
+    behind, as texts.
     """
 
     start_s: float
@@ -209,13 +208,13 @@ class Trial:
 
 
 def try_out(plan: AgentPlan, work: str = "", periods: int = 5) -> Trial:
-    """Starts an agent, lets it work, pauses it, resumes it and ends it, and says what it used.
+    """Start an agent, let it work, pause it, resume it and end it. Return its use of resources.
 
-    work: files below its folder that grow as it works. periods: how many it works for after the pause.
+    work: files below its folder that grow as it works. periods: how many periods it works after the pause.
 
     Raises
     ------
-    EnvironmentFailure  what the keeper says: the agent did not start, could not be paused, died.
+    EnvironmentFailure  from the supervisor: the agent did not start, could not be paused, or died.
     """
     period_s = plan.period_s or plan.drive_period_s
     keeper = KeeperProcess(plan)
@@ -225,13 +224,13 @@ def try_out(plan: AgentPlan, work: str = "", periods: int = 5) -> Trial:
             began = time.monotonic()
             keeper.ask("start")
             start_s = time.monotonic() - began
-            time.sleep(2 * period_s)  # what it does once, at its beginning, is not what it costs
+            time.sleep(2 * period_s)  # work that it does only at its start is not part of its cost
             keeper.ask("pause")
             before = keeper.ask("usage")
             folder = Path(before["folder"])
             size = _size(folder, work)
             time.sleep(0.2)
-            held = before["pids"] and set(states(before["pids"])) == {"T"}
+            stopped = before["pids"] and set(states(before["pids"])) == {"T"}
             keeper.ask("resume")
             began = time.monotonic()
             time.sleep(periods * period_s)
@@ -260,7 +259,7 @@ def try_out(plan: AgentPlan, work: str = "", periods: int = 5) -> Trial:
         drive_bytes=after["drive_bytes"] - before["drive_bytes"],
         keeper_cpu_s=after["keeper_cpu_s"] - before["keeper_cpu_s"],
         work_bytes=grown,
-        held=bool(held),
+        held=bool(stopped),
         paused_cpu_s=after["paused_cpu_s"],
         left=tuple(left),
     )

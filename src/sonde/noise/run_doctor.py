@@ -1,4 +1,4 @@
-"""What the noise room needs besides an MPI: its own programs, the kernel's word on who was kept waiting, agents."""
+"""The doctor's check of the noise room: its own programs, the kernel's scheduling statistics, and agents."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PROGRAMS = ("sonde-agent", "sonde-detour", "sonde-keeper")
 
 @check("noise", "Noise", "Agents", 10)
 def noise(here: Here) -> Answer:
-    """Programs that are there, run_delay of this thread, and recipes whose agents are installed."""
+    """The installed programs, whether this thread has a run_delay, and the recipes whose agents are installed."""
     from sonde.noise.agents import RECIPES
     from sonde.noise.run_agents import missing
 
@@ -31,6 +31,6 @@ def noise(here: Here) -> Answer:
         f"agents with a recipe here: {', '.join(found)}" if found else "no agent with a recipe is installed"
     )
     if delay:
-        return Answer(f"{agents}; the kernel tells which rank was kept waiting", GOOD, values)
-    advice = "a late rank is named only with sonde noise run --poll: this kernel has no schedstat"
-    return Answer(f"{agents}; the kernel does not tell who was kept waiting", POOR, values, advice=advice)
+        return Answer(f"{agents}; the kernel reports which rank was delayed", GOOD, values)
+    advice = "late ranks are shown only with sonde noise run --poll, because this kernel has no schedstat"
+    return Answer(f"{agents}; the kernel does not report which rank was delayed", POOR, values, advice=advice)

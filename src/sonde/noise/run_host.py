@@ -1,4 +1,4 @@
-"""Runs sonde-detour on this machine, and sees who else ran on the measured cores meanwhile."""
+"""Run sonde-detour on this machine, and list the other programs that ran on the measured cores."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_PROCESSES = 32
 
 @dataclass(frozen=True)
 class View:
-    """What to measure. cpus: None for all this process may use. threshold_s: 0 for nine steps of the loop."""
+    """The settings of a measurement. cpus: None for all that this process may use. threshold_s: 0: nine loop steps."""
 
     cpus: tuple[int, ...] | None
     method: str
@@ -48,32 +48,32 @@ class View:
 
 
 def check(view: View) -> None:
-    """Whether these cores can be measured.
+    """Check that these cores can be measured.
 
     Raises
     ------
     UsageError  noise.no_such_core, noise.bad_option. EnvironmentFailure  noise.no_program.
     """
-    told = subprocess.run(
+    done = subprocess.run(
         [str(program("sonde-detour")), *view.argv(), "--check"],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=30,
         check=False,
     )
-    for event in Reader().events(told.stdout.splitlines()):
+    for event in Reader().events(done.stdout.splitlines()):
         if event["event"] == "error":
             raise UsageError(str(event["code"]), str(event["what"]), str(event["hint"]))
-    if told.returncode != 0:
+    if done.returncode != 0:
         raise EnvironmentFailure(
             "noise.no_program",
-            f"sonde-detour ends with status {told.returncode} when asked what it can do",
+            f"sonde-detour --check ends with status {done.returncode}",
             "install Sonde again",
         )
 
 
 def command(view: View, run_dir: Path, duration_s: float) -> list[str]:
-    """The whole command line that measures."""
+    """The whole command line of the measurement."""
     where = ["--dir", str(run_dir.resolve()), "--duration-s", f"{duration_s:.3f}"]
     return [str(program("sonde-detour")), *view.argv(), *where]
 
@@ -87,7 +87,7 @@ def run(
     deadline: Deadline,
     tracing: Osnoise | None = None,
 ) -> Measured:
-    """Measures for duration_s, and saves what was seen with who else ran by the deadline.
+    """Measure for duration_s. Save the detours and the list of other programs by the deadline.
 
     Raises
     ------
@@ -98,10 +98,10 @@ def run(
     before = threads()
     tracer.start()
 
-    def after(said: Sequence[Event]) -> dict[str, Any]:
+    def after(events: Sequence[Event]) -> dict[str, Any]:
         devices = [
             {"cpu": int(event["cpu"]), "name": name, "count": int(count)}
-            for event in said
+            for event in events
             if event["event"] == "devices"
             for name, count in zip(event["names"], event["counts"])
         ]
@@ -126,16 +126,16 @@ def run(
     try:
         return measure(request, lambda run_dir, _: command(view, run_dir, duration_s), progress, after)
     finally:
-        tracer.stop(())  # also when nothing could be measured
+        tracer.stop(())  # also after a failure
 
 
 Threads = Mapping[tuple[int, int], tuple[str, int, float]]
 
 
 def threads(root: Path = PROC) -> Threads:
-    """(pid, tid) to name, CPU it last ran on, CPU time in s, of all threads that can be seen.
+    """(pid, tid) to name, last CPU and CPU time in s, for all visible threads.
 
-    CPU time comes in ns from schedstat; a kernel without it tells whole ticks of 10 ms.
+    CPU time comes from schedstat, in ns. A kernel without schedstat gives whole ticks of 10 ms.
     """
     found: dict[tuple[int, int], tuple[str, int, float]] = {}
     with suppress(OSError):
@@ -159,10 +159,10 @@ def _thread(task: Path) -> tuple[str, int, float]:
 
 
 def used(before: Threads, after: Threads, cpus: Sequence[int]) -> list[dict[str, Any]]:
-    """Who used CPU time between two looks, by process and the CPU it was last on; most first.
+    """The CPU time that processes used between `before` and `after`, by process and its last CPU; most first.
 
-    Threads that came and went between the looks are not seen, and one that moved counts where it ended. The
-    measuring threads are left out.
+    It misses threads that began and ended in between. A thread that moved counts on its last CPU. The measuring
+    threads are left out.
     """
     sums: dict[tuple[int, int], tuple[str, float]] = {}
     wanted = set(cpus)

@@ -1,7 +1,7 @@
-"""The kernel's osnoise tracer, where there is one: which interrupt, softirq or thread took how much of a core.
+"""The kernel's osnoise tracer, if the kernel has it: the time that each interrupt, softirq and thread took on a core.
 
-It is used without its own workload (Linux 5.18 or newer), in an instance of its own that is removed afterwards; what
-sonde-detour does on the cores is the workload. Source: Documentation/trace/osnoise-tracer.rst of the kernel.
+It runs without its own workload (Linux 5.18 or newer); sonde-detour is the workload. It has its own tracing instance,
+which is removed afterwards. Source: Documentation/trace/osnoise-tracer.rst of the kernel.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _LINE = re.compile(
 
 
 def absent(root: Path = TRACING) -> str:
-    """Why the tracer cannot be used, in words; "" when it can."""
+    """The reason why the tracer cannot be used; "" when it can."""
     try:
         tracers = (root / "available_tracers").read_text().split()
     except PermissionError:
-        return f"{root} may be read by root only"
+        return f"only root may read {root}"
     except OSError:
         return f"there is no {root}"
     if "osnoise" not in tracers:
@@ -35,16 +35,18 @@ def absent(root: Path = TRACING) -> str:
     try:
         options = (root / "osnoise" / "options").read_text()
     except OSError:
-        return "this kernel's osnoise tracer cannot leave its workload out (before Linux 5.18)"
+        return "this kernel's osnoise tracer cannot run without its workload (before Linux 5.18)"
     return (
-        "" if "OSNOISE_WORKLOAD" in options else "this kernel's osnoise tracer cannot leave its workload out"
+        ""
+        if "OSNOISE_WORKLOAD" in options
+        else "this kernel's osnoise tracer cannot run without its workload"
     )
 
 
 class Osnoise:
-    """Traces between `start` and `stop`; both leave nothing behind. Neither raises: tracing is an extra.
+    """A trace between `start` and `stop`. It leaves nothing behind and never raises, because tracing is optional.
 
-    What a killed Sonde left goes when the next one starts, here or by `sonde io run` (core/tracefs.py).
+    The next start, here or by `sonde io run`, removes what a killed Sonde left behind (core/tracefs.py).
     """
 
     def __init__(self, root: Path = TRACING) -> None:
@@ -53,7 +55,7 @@ class Osnoise:
         self.why_not = absent(root)
 
     def start(self) -> bool:
-        """Whether it traces now; `why_not` says why it does not."""
+        """Start tracing. False if that is not possible; `why_not` then has the reason."""
         if self.why_not:
             return False
         try:
@@ -69,7 +71,7 @@ class Osnoise:
         return True
 
     def stop(self, cpus: Sequence[int]) -> list[dict[str, Any]]:
-        """What it saw on these CPUs: cpu, kind, name, count, total_s; the largest total first."""
+        """Stop, and return the trace of these CPUs: cpu, kind, name, count, total_s; the largest total first."""
         if self.why_not or self.instance is None:
             return []
         found: list[dict[str, Any]] = []
@@ -78,7 +80,7 @@ class Osnoise:
             with (self.instance / "trace").open(errors="replace") as lines:
                 found = totals(lines, cpus)
         except OSError as error:
-            self.why_not = f"what the osnoise tracer saw cannot be read: {error.strerror or error}"
+            self.why_not = f"the trace of the osnoise tracer cannot be read: {error.strerror or error}"
         self._clear()
         return found
 
@@ -89,7 +91,7 @@ class Osnoise:
 
 
 def totals(lines: Iterable[str], cpus: Sequence[int]) -> list[dict[str, Any]]:
-    """Sums the events of a trace by CPU, kind and name; lines that are no such event are passed over."""
+    """The sums of the events of a trace by CPU, kind and name. Other lines are ignored."""
     wanted = set(cpus)
     sums: dict[tuple[int, str, str], list[int]] = {}
     for line in lines:

@@ -1,4 +1,4 @@
-"""Runs programs without MPI, one a host, into one run folder, and seals what they recorded."""
+"""Run programs without MPI, one on each host, with one run folder, and seal their records."""
 
 from __future__ import annotations
 
@@ -27,24 +27,25 @@ from sonde.core.launch.process import Ending, ProbeProcess, without_log
 from sonde.core.layout import SealedFile
 from sonde.noise.schema import NAME, SCHEMA
 
-POLL_S = 2.0  # Sonde's own wake-ups are noise, too; what programs say, and their end, are heard at once
-OFF_LIMIT_S = 15.0  # beyond its budget, for start-up and for writing, before a program is taken for stuck
+POLL_S = 2.0  # Sonde's own wake-ups are noise, too; output and end of programs are noticed without polling
+OFF_LIMIT_S = (
+    15.0  # a program counts as stuck this long after its budget; start-up and writing take some time
+)
 
 
 @dataclass(frozen=True)
 class Program:
-    """One program to run. label: the host it runs on, "" for this one."""
+    """One program to run. label: its host, "" for this host."""
 
     label: str
 
 
 @dataclass(frozen=True)
 class Request:
-    """What to run, into which dataset.
+    """The programs to run, and their dataset.
 
-    plan: for the schema, `kind` at least. attrs: root attributes beside those of every dataset. command: what
-    the user typed. duration_s: how long programs work by themselves; None: until interrupted. deadline: when all of it
-    is over.
+    plan: for the schema, at least `kind`. attrs: root attributes besides those of every dataset. command: the user's
+    command line. duration_s: how long the programs work; None: until interrupted. deadline: the end of everything.
     """
 
     programs: tuple[Program, ...]
@@ -61,7 +62,7 @@ class Request:
 
 @dataclass
 class Measured:
-    """What a run left: its dataset, how it ended, whether the user interrupted it, what went wrong meanwhile."""
+    """The result of a run: its dataset, its stop reason, whether the user interrupted it, and its error."""
 
     file: SealedFile
     stop_reason: str
@@ -71,7 +72,7 @@ class Measured:
 
 
 def program(name: str) -> Path:
-    """A program of this room that needs no MPI.
+    """The path of a program of this room that needs no MPI.
 
     Raises
     ------
@@ -88,16 +89,16 @@ def program(name: str) -> Path:
 
 
 def cluster() -> str:
-    """Name of the cluster for new datasets: Slurm's word, else this host's."""
+    """The name of the cluster for new datasets: Slurm's name, else the name of this host."""
     return os.environ.get("SLURM_CLUSTER_NAME") or socket.gethostname()
 
 
 def output_path(output: Path | None) -> Path:
-    """Where the dataset goes: as asked, or a new name here.
+    """The path of the dataset: the user's, or a new name in the current folder.
 
     Raises
     ------
-    EnvironmentFailure  core.cannot_write: its folder is not there. UsageError  noise.bad_output: it is a
+    EnvironmentFailure  core.cannot_write: its folder does not exist. UsageError  noise.bad_output: it is a
     folder.
     """
     if output is None:
@@ -123,18 +124,20 @@ def measure(
     progress: Progress,
     after: Callable[[Sequence[Event]], Mapping[str, Any]] | None = None,
 ) -> Measured:
-    """Runs all programs until they end or are interrupted, and seals what they recorded, however it ended.
+    """Run all programs until they end or are interrupted, and seal their records, also after a failure.
 
-    command_of : given the run's folder, the whole command line of a program
-    progress : where events of the first program are shown
-    after : given the events whose names are the programs' own, root attributes that are known when they are over
+    command_of : gives the whole command line of a program; called with the run's folder
+    progress : shows the events of the first program
+    after : gives the root attributes that are known at the end; called with the events that only these programs have
 
     Raises
     ------
     EnvironmentFailure  nothing was recorded or nothing can be written. Interrupted  before any record.
     """
     run_dir = seal.run_folder(request.out)
-    commands = [command_of(run_dir, one) for one in request.programs]  # may refuse: before anything is made
+    commands = [
+        command_of(run_dir, one) for one in request.programs
+    ]  # may raise, so it comes before the folder
     attrs = provenance.attrs(
         command=request.command,
         seed=request.seed,
@@ -155,7 +158,7 @@ def measure(
     with session.unless_interrupted(run_dir, "noise", begin), seal.hold(run_dir) as held:
         _run(request, commands, run_dir, team)
         error = team.error()
-        known = dict(after(team.said)) if after else {}
+        known = dict(after(team.events)) if after else {}
         if session.nothing_in(run_dir):
             session.forget(run_dir)
             if error is not None:
@@ -176,19 +179,19 @@ def measure(
                 deadline=request.deadline,
             )
         if error is not None and not Path(error.log).is_file():
-            without_log(error)  # the folder went when the dataset was whole
+            without_log(error)  # the folder was removed when the dataset was complete
     return Measured(files[0], stop_reason, team.interrupted or asked.came, error, team.ends)
 
 
 class _Team:
-    """What the programs of one run say. Filled from one thread a program."""
+    """The events and errors of the programs of one run. One thread for each program fills it."""
 
     def __init__(self, progress: Progress, shown: str) -> None:
         self.progress, self.shown = progress, shown
         self.interrupted = False
         self.warnings: list[Warning] = []
         self.ends: dict[str, Event] = {}
-        self.said: list[Event] = []
+        self.events: list[Event] = []  # those that only these programs have
         self.endings: dict[str, Ending] = {}
         self.failures: list[SondeError] = []
         self._lock = threading.Lock()
@@ -205,7 +208,7 @@ class _Team:
                 case "start" | "progress" | "error":
                     pass
                 case _:
-                    self.said.append(event)
+                    self.events.append(event)
 
     def ended(self, label: str, ending: Ending) -> None:
         with self._lock:
@@ -216,9 +219,9 @@ class _Team:
             self.failures.append(error)
 
     def error(self) -> SondeError | None:
-        """The first thing that went wrong."""
-        said = [ending.error for ending in self.endings.values() if ending.error is not None]
-        return next(iter([*self.failures, *said]), None)
+        """The first error."""
+        reported = [ending.error for ending in self.endings.values() if ending.error is not None]
+        return next(iter([*self.failures, *reported]), None)
 
     def stop_reason(self) -> str:
         if self.interrupted:
@@ -230,11 +233,11 @@ class _Team:
 
 
 def _run(request: Request, commands: Sequence[Sequence[str]], run_dir: Path, team: _Team) -> None:
-    """Starts all, and returns when all are over."""
+    """Start all programs, and return when all have ended."""
     processes: list[ProbeProcess] = []
     for number, one in enumerate(request.programs):
         folder = run_dir
-        if len(request.programs) > 1:  # each needs a log of its own
+        if len(request.programs) > 1:  # each needs its own log
             folder = run_dir / f"program-{number:05d}"
             folder.mkdir(mode=0o700)
         take = _taker(team, one.label)
@@ -243,7 +246,7 @@ def _run(request: Request, commands: Sequence[Sequence[str]], run_dir: Path, tea
     limit = None if request.duration_s is None else request.duration_s + OFF_LIMIT_S
 
     def follow(one: Program, process: ProbeProcess) -> None:
-        # In this thread from start to end: the kernel ends the child when the thread that started it ends.
+        # The same thread starts the child and waits for it, because the kernel ends the child with that thread.
         try:
             with process:
                 team.ended(one.label, process.wait(limit))
@@ -262,7 +265,7 @@ def _run(request: Request, commands: Sequence[Sequence[str]], run_dir: Path, tea
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join()  # a signal is handled meanwhile
+            thread.join()  # signals are handled while it waits
 
 
 def _taker(team: _Team, label: str) -> Callable[[Event], None]:
@@ -270,11 +273,11 @@ def _taker(team: _Team, label: str) -> Callable[[Event], None]:
 
 
 def _nothing(warnings: Sequence[Warning]) -> EnvironmentFailure:
-    """Why a run that ended by itself has no record: what a program warned of, else its time was too short."""
+    """The reason why a run that was not interrupted has no record: a program's warning, else too short a time."""
     if warnings:
         return EnvironmentFailure(warnings[0].code, warnings[0].evidence, warnings[0].hint)
     return EnvironmentFailure(
         "noise.nothing_recorded",
-        "the time was over before anything was recorded; no file is left",
-        "give it more time, two periods of a source at least",
+        "the time was over before anything was recorded; no file was stored",
+        "give it more time, at least two periods of a source",
     )

@@ -1,4 +1,4 @@
-"""Runs sonde-agent, the noise source, in the foreground: on this host, or once on each of several."""
+"""Run sonde-agent, the noise source, in the foreground: on this host, or once on each of several hosts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sonde.noise.run_programs import Measured, Program, Request, measure, progra
 
 @dataclass(frozen=True)
 class Source:
-    """A noise source as asked for. core: None leaves it free. phase_s: None draws one for each host."""
+    """The settings of a noise source. core: None: any core. phase_s: None: a random phase for each host."""
 
     level: float
     period_s: float
@@ -27,7 +27,7 @@ class Source:
     seed: int
 
     def argv(self) -> list[str]:
-        """Options of sonde-agent that say what it does."""
+        """The options of sonde-agent for these settings."""
         out = ["--level", repr(self.level), "--period-s", repr(self.period_s), "--words", str(self.words)]
         out += ["--seed", str(self.seed)]
         if self.core is not None:
@@ -36,37 +36,37 @@ class Source:
 
 
 def check(source: Source, here: bool) -> None:
-    """Whether a source can do this; `here`: it will run on this machine, whose cores are then looked at.
+    """Check that a source can do this. here: it will run on this machine, so its core is checked, too.
 
     Raises
     ------
     UsageError  noise.bad_level, noise.level_too_low, noise.bad_period, noise.bad_words, noise.no_such_core;
     EnvironmentFailure  noise.no_program.
     """
-    asked = source if here else Source(**{**source.__dict__, "core": None})
-    told = subprocess.run(
-        [str(program("sonde-agent")), *asked.argv(), "--check"],
+    checked = source if here else Source(**{**source.__dict__, "core": None})
+    done = subprocess.run(
+        [str(program("sonde-agent")), *checked.argv(), "--check"],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=30,
         check=False,
     )
     error: Event | None = next(
-        (e for e in Reader().events(told.stdout.splitlines()) if e["event"] == "error"), None
+        (e for e in Reader().events(done.stdout.splitlines()) if e["event"] == "error"), None
     )
     if error is not None:
         hint = str(error["hint"]).replace("--period-s", "--period")
         raise UsageError(str(error["code"]), str(error["what"]), hint)
-    if told.returncode != 0:
+    if done.returncode != 0:
         raise EnvironmentFailure(
             "noise.no_program",
-            f"sonde-agent ends with status {told.returncode} when asked what it can do",
+            f"sonde-agent --check ends with status {done.returncode}",
             "install Sonde again",
         )
 
 
 def prepare(name: str, hosts: Sequence[str]) -> Launcher:
-    """What starts the source on its hosts; without hosts, this machine itself."""
+    """The launcher that starts the source on its hosts; without hosts, the local one."""
     return launcher(name if hosts else "local")
 
 
@@ -83,7 +83,7 @@ def command(source: Source, start: Launcher, host: str, run_dir: Path, duration_
 
 
 def duration(budget_s: float | None, duration_s: float | None, began: float) -> float | None:
-    """How long the source works, s: as asked, and no longer than the budget leaves. None: until interrupted."""
+    """How long the source works, s: the user's duration, limited by the budget. None: until interrupted."""
     if budget_s is None:
         return duration_s
     left = left_of(budget_s, began)
@@ -101,9 +101,9 @@ def run(
     progress: Progress,
     began: float | None = None,
 ) -> Measured:
-    """Runs the source on every host until its time is over or Ctrl-C, and saves its bursts.
+    """Run the source on every host until its time is over or until Ctrl-C, and save its bursts.
 
-    words: what the user typed. began: time.monotonic() from which the budget counts; now by default.
+    words: the user's command line. began: time.monotonic() at the begin of the budget; now by default.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Noise sources for studies: they record what they do into the run's folder, and there may be several on a node."""
+"""Noise sources for studies: they record their bursts in the run's folder; a node may have several sources."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def recorded_source(
     aligned: bool = True,
     cores: Sequence[int] = (),
 ) -> AgentPlan:
-    """The noise source as an agent that records its bursts as agent-NAME-HOST.blk in the run's folder.
+    """The noise source as an agent that records its bursts in agent-NAME-HOST.blk in the run's folder.
 
-    A node that does not see that folder has noise all the same, and no record.
+    On a node that cannot access this folder, the source works without a record.
 
-    aligned: bursts at multiples of the period of the time of day. cores: one source for each of them, pinned to it;
-    without any one source, which the keeper places.
+    aligned: bursts at multiples of the period of the wall clock. cores: one source for each core, pinned to it; without
+    cores there is one source, and the supervisor places it.
     """
     program = str(libexec() / "sonde-agent")
     phase = ["--phase-s", "0"] if aligned else ["--unsync"]
@@ -45,13 +45,14 @@ def recorded_source(
     if len(pieces) == 1:
         command = pieces[0]
     else:
-        # The shell outlives the sources when all are told to end: else they would be killed at its death.
+        # The shell ignores the signal that ends all, so it lives longer than the sources. If it ended first, they would
+        # be killed.
         command = "trap : TERM; " + " ".join(f"({piece}) &" for piece in pieces) + " wait; wait"
     return AgentPlan(command, name=name, period_s=period_s, ready="for:0.05")
 
 
 def rank_cpus(count: int, root: Path = Path("/")) -> tuple[int, ...]:
-    """CPUs on which so many ranks of this host run: one a core while there are cores, then their other threads."""
+    """The CPUs of `count` ranks on this host: one for each core while there are cores, then their other threads."""
     cpus = sorted(os.sched_getaffinity(0))
     seen: set[tuple[str, str]] = set()
     first: list[int] = []

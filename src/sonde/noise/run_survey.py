@@ -45,7 +45,7 @@ class NoiseSurvey(SurveyEntry):
         except UsageError as error:
             if error.code != "noise.budget_too_short":
                 raise
-            # The room's hint is about its own budget; whoever reads this gave the survey's.
+            # The hint of the room is about its own budget. The user set the budget of the survey.
             raise UsageError(error.code, error.what, "give more with --budget") from None
 
     def judge(self, tree: xr.DataTree, name: str) -> Judgement:
@@ -68,4 +68,4 @@ class NoiseSurvey(SurveyEntry):
         return finding.code in ("noise.busy_machine", "noise.blind")
 
     def drains(self, finding: Finding) -> bool:
-        return False  # noise is an agent's, which runs on every node: draining one helps nobody
+        return False  # an agent that makes noise runs on every node, so draining one node does not help

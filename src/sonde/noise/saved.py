@@ -1,4 +1,4 @@
-"""What a dataset of this room says of itself, opened once for whoever puts it into words."""
+"""The content of a saved dataset of this room, and the outcome of a command from it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Saved:
-    """/summary, and what stands beside it. kind: of dataset. warnings: those kept in it."""
+    """The /summary of a dataset, and its root attributes. warnings: those stored in the dataset."""
 
     path: Path
     kind: str
@@ -31,7 +31,7 @@ class Saved:
 
 
 def read(path: Path) -> Saved:
-    """What the file holds beside its samples. Errors of `sonde.open` and `dataset.summary_of`."""
+    """Read a dataset without its samples. It raises the errors of `sonde.open` and `dataset.summary_of`."""
     import sonde
     from sonde.core import dataset
 
@@ -46,33 +46,33 @@ def read(path: Path) -> Saved:
         )
 
 
-def told(
-    saved: Saved, verb: str, words: ModuleType, lines: Callable[[xr.Dataset], list[str]] = lambda summary: []
+def outcome_of(
+    saved: Saved, verb: str, texts: ModuleType, lines: Callable[[xr.Dataset], list[str]] = lambda summary: []
 ) -> Outcome:
-    """What a dataset says, put into words by a module with sentence, warnings, values and tables of a /summary."""
+    """The outcome of a dataset. texts: a module with sentence, warnings, values and tables of a /summary."""
     summary = saved.summary
     return Outcome(
         "noise",
         verb,
-        words.sentence(summary),
+        texts.sentence(summary),
         schema="noise/1",
         dataset=str(saved.path),
         complete=saved.complete,
-        warnings=[*saved.warnings, *words.warnings(summary)],
-        values={"stop_reason": saved.stop_reason, **words.values(summary)},
-        tables=words.tables(summary),
+        warnings=[*saved.warnings, *texts.warnings(summary)],
+        values={"stop_reason": saved.stop_reason, **texts.values(summary)},
+        tables=texts.tables(summary),
         lines=lines(summary),
     )
 
 
 def end(outcome: Outcome, measured: Measured, alone: bool = True) -> Outcome:
-    """The outcome of programs that are over: what went wrong is raised, an early end is told.
+    """The outcome of programs that have ended. It raises their error and reports an early end.
 
-    alone: whether one program was all there was; of several, one that failed is a warning.
+    alone: whether there was only one program. With several, the failure of one is only a warning.
     """
     if measured.error is not None and not measured.interrupted and alone:
         error = measured.error
-        error.hint = f"{error.hint}; what was recorded is in {measured.file.path}".removeprefix("; ")
+        error.hint = f"{error.hint}; the recorded data is in {measured.file.path}".removeprefix("; ")
         raise error
     if measured.interrupted:
         outcome.tell_interrupted([measured.file.path])

@@ -1,10 +1,10 @@
-"""Datasets of the room, `noise/1`: one schema, several kinds. The root attribute `kind` says which.
+"""Datasets of the room, `noise/1`: one schema with several kinds. The root attribute `kind` names the kind.
 
-run     blocks of a timed loop of collectives, an agent on in some of them (`blocks`)
+run     blocks of a timed loop of collectives, with an agent on in some of them (`blocks`)
 source  bursts of the noise source (`source_schema`)
 host    interruptions of each core, without MPI (`host_schema`)
 
-A kind's module has a SCHEMA with the methods of `seal.RoomSchema`; this one hands everything on to it.
+The module of each kind has a SCHEMA with the methods of `seal.RoomSchema`; this module calls it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sonde.core.described import Tables
 
 NAME = "noise/1"
-# Tables of /summary that say most, by kind: a run without an agent has no variants.
+# The most important tables of /summary, by kind. A run without an agent has no variants.
 LEADING: dict[str, tuple[tuple[str, ...], ...]] = {
     "run": (("variant",), ("group",), ()),
     "source": (("source",),),
@@ -42,7 +42,7 @@ KINDS = {
 
 
 def kind_schema(kind: str) -> RoomSchema:
-    """The SCHEMA of one kind of dataset.
+    """The SCHEMA of a kind of dataset.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def kind_schema(kind: str) -> RoomSchema:
 
 
 class NoiseSchema:
-    """What `seal` asks about records of the room."""
+    """The schema of the room's records, for `seal`."""
 
     room, version = "noise", 1
 
@@ -80,11 +80,14 @@ class NoiseSchema:
         return kind_schema(str(raw.attrs.get("kind"))).analyse(raw, deadline)
 
     def leading_dims(self, tree: xr.DataTree) -> Sequence[tuple[str, ...]]:
-        """Dims of the tables that a file of one table is made of, the first that has rows; as `data convert` asks."""
+        """The dims of the tables for a file with one table, for `data convert`. It takes the first that has rows."""
         return LEADING.get(str(tree.attrs.get("kind")), ())
 
     def tables(self, tree: xr.DataTree) -> Tables:
-        """As its kind declares them. An unknown kind is refused itself: modules are named by it."""
+        """The tables that its kind declares. For an unknown kind, they declare only the allowed kinds.
+
+        The kind selects a module, so no other value may be used.
+        """
         kind = tree.attrs.get("kind", "run")
         if not (isinstance(kind, str) and kind in KINDS):
             known = Described((), "str", "", "what was measured", False, Allowed(texts=tuple(KINDS)))
@@ -93,7 +96,7 @@ class NoiseSchema:
         return declared
 
     def validate(self, tree: xr.DataTree) -> list[Finding]:
-        """What is wrong with a dataset, by the word of its kind; [] for a valid one."""
+        """The errors of a dataset, by the rules of its kind; [] for a valid one."""
         kind = str(tree.attrs.get("kind"))
         if kind not in KINDS:
             return [

@@ -1,4 +1,4 @@
-"""What a dataset of kind `source` says, in words: verdict, warnings, tables. Pure."""
+"""The verdict, the warnings and the tables of a dataset of kind `source`. Pure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from sonde.core.units import format_duration, format_share
 if TYPE_CHECKING:
     import xarray as xr
 
-TOLERANCE = 0.10  # of the level asked for
-_SHARED, _SHARED_S = (
-    1.1,
-    20e-6,
-)  # wall beyond CPU time, as a factor and a burst, from which others wanted the core
+TOLERANCE = 0.10  # share of the requested level
+# Others wanted the core when the wall time exceeds the CPU time by this factor, and by this time in each burst.
+_SHARED, _SHARED_S = 1.1, 20e-6
 
 
 def sentence(summary: xr.Dataset) -> str:
@@ -25,43 +23,44 @@ def sentence(summary: xr.Dataset) -> str:
     ran = summary["bursts"].values > 0
     if not ran.any():
         return "no burst was recorded"
-    asked, did = summary["asked"].values[ran], summary["duty_cpu"].values[ran]
+    requested, used = summary["asked"].values[ran], summary["duty_cpu"].values[ran]
     bursts, skipped = int(summary["bursts"].values[ran].sum()), int(summary["skipped"].values[ran].sum())
     wall, work = summary["duty_wall"].values[ran], summary["duty_work"].values[ran]
-    where = "" if len(did) == 1 else f"{len(did)} hosts: "
-    text = f"{where}asked {_range(asked)}, did {_range(did)} of CPU time over {bursts} {_plural('burst', bursts)}"
+    where = "" if len(used) == 1 else f"{len(used)} hosts: "
+    text = f"{where}requested {_range(requested)}, used {_range(used)} of CPU time in {bursts} "
+    text += _plural("burst", bursts)
     if skipped:
         text += f", {skipped} {_plural('point', skipped)} of the grid skipped"
     text += f"; wall {_range(wall)}"
     period, points = summary["period"].values[ran], (summary["bursts"] + summary["skipped"]).values[ran]
     excess_s = (wall - work) * points * period / summary["bursts"].values[ran]
     if ((wall > _SHARED * work) & (excess_s > _SHARED_S)).any():
-        text += ": something else wanted the core"
+        text += ": another program used the same core"
     return text
 
 
 def warnings(summary: xr.Dataset) -> list[Warning]:
-    """What a reader of the numbers must know."""
+    """A warning for each source whose load differs from the requested level."""
     out = []
     for row in range(summary.sizes["source"]):
-        asked, did = float(summary["asked"][row]), float(summary["duty_cpu"][row])
-        if np.isnan(did) or abs(did / asked - 1) <= TOLERANCE:
+        requested, used = float(summary["asked"][row]), float(summary["duty_cpu"][row])
+        if np.isnan(used) or abs(used / requested - 1) <= TOLERANCE:
             continue
         skipped, truncated = int(summary["skipped"][row]), int(summary["truncated"][row])
         overhead = float(summary["overhead"][row])
-        why, hint = "", "give it a core that is free, with --core"
+        why, hint = "", "give it a free core with --core"
         if skipped:
-            why = f"; it skipped {skipped} points of the grid, stopped or kept from the core"
+            why = f"; it skipped {skipped} points of the grid, because it was stopped or did not get the core"
         elif truncated:
             why = f"; {truncated} bursts did not end within their period"
-        elif did > asked:
-            why = f"; waking up and bookkeeping alone take {format_duration(overhead)} a burst"
-            hint = "take a longer period, or a higher level"
+        elif used > requested:
+            why = f"; waking up and bookkeeping alone take {format_duration(overhead)} in each burst"
+            hint = "use a longer period or a higher level"
         out.append(
             Warning(
                 "noise.duty_off",
-                f"the source on {summary['host'].values[row]} did {format_share(did, 3, trim=True)} of CPU time, "
-                f"not {format_share(asked, 3, trim=True)}{why}",
+                f"the source on {summary['host'].values[row]} used {format_share(used, 3, trim=True)} of CPU time, "
+                f"not {format_share(requested, 3, trim=True)}{why}",
                 hint,
             )
         )
@@ -69,7 +68,7 @@ def warnings(summary: xr.Dataset) -> list[Warning]:
 
 
 def tables(summary: xr.Dataset) -> list[Table]:
-    """One row a source."""
+    """A table with one row for each source."""
     rows = []
     middle = int(np.argmin(np.abs(summary["quantile"].values - 0.5)))
     for row in range(summary.sizes["source"]):
@@ -87,23 +86,23 @@ def tables(summary: xr.Dataset) -> list[Table]:
                 format_duration(float(summary["late_quantile"][row, middle])),
             )
         )
-    columns = ("host", "core", "asked", "CPU", "wall", "bursts", "skipped", "burst", "late")
+    columns = ("host", "core", "requested", "CPU", "wall", "bursts", "skipped", "burst", "late")
     return [
         Table(
             "Noise sources",
             columns,
             rows,
             right=tuple(range(2, 9)),
-            note="burst: median time from its begin to its end; late: median begin after its point of the grid",
+            note="burst: median length of a burst; late: median delay of its begin after its point of the grid",
         )
     ]
 
 
 def values(summary: xr.Dataset) -> dict[str, Any]:
-    """For --json: one object a source."""
+    """The values for --json: one object for each source."""
     names = ("asked", "duty_cpu", "duty_work", "duty_wall", "jitter", "overhead")
     counts = ("bursts", "skipped", "truncated", "preempted", "core")
-    told = []
+    sources = []
     for row in range(summary.sizes["source"]):
         one: dict[str, Any] = {"host": str(summary["host"].values[row])}
         one |= {
@@ -111,8 +110,8 @@ def values(summary: xr.Dataset) -> dict[str, Any]:
             for name in (*names, "period", "phase")
         }
         one |= {name: int(summary[name][row]) for name in counts}
-        told.append(one)
-    return {"sources": told}
+        sources.append(one)
+    return {"sources": sources}
 
 
 def _range(shares: np.ndarray) -> str:

@@ -1,13 +1,13 @@
-"""Datasets of kind `source`: the bursts of noise sources, one source a host.
+"""Datasets of kind `source`: the bursts of noise sources, one source on each host.
 
-/raw, `burst` counts up for each source:
+/raw; `burst` counts the bursts of each source:
 
-planned, begin       s of CLOCK_MONOTONIC of its host; `realtime_ahead` says what to add for CLOCK_REALTIME
+planned, begin       s of CLOCK_MONOTONIC of its host; add `realtime_ahead` for CLOCK_REALTIME
 wall, cpu, overhead  s; see `native/noise/source.hpp`
-words                summed in a burst
+words                number of words summed in a burst
 skipped              points of the grid left out before a burst
 truncated            1 where the period ended before the work was done
-n                    bursts of a source; beyond it the rest of its row holds nothing
+n                    bursts of a source; the rest of its row is empty
 """
 
 from __future__ import annotations
@@ -36,25 +36,31 @@ BURST: dict[str, tuple[str, str, float | int | None, str, str]] = {
     "begin": ("begin", "<f8", np.nan, "s", "begin of the burst, CLOCK_MONOTONIC of the host"),
     "wall": ("wall", "<f8", np.nan, "s", "time from begin until the work was done"),
     "cpu": ("cpu", "<f8", np.nan, "s", "CPU time since the end of the burst before"),
-    "overhead": ("overhead", "<f8", np.nan, "s", "of the CPU time, what was used before begin"),
+    "overhead": ("overhead", "<f8", np.nan, "s", "part of the CPU time that was used before begin"),
     "words": ("words", "<i8", 0, "1", "64-bit words summed"),
-    "on_cpu": ("on_cpu", "<i4", -1, "1", "CPU it ended on"),
-    "skipped": ("skipped", "<i4", 0, "1", "points of the grid left out before it"),
-    "truncated": ("truncated", "|i1", 0, "1", "whether its period, or the source, ended before its work"),
-    "preempted": ("preempted", "<i4", 0, "1", "times the CPU was taken away during the burst"),
+    "on_cpu": ("on_cpu", "<i4", -1, "1", "CPU on which the burst ended"),
+    "skipped": ("skipped", "<i4", 0, "1", "points of the grid left out before the burst"),
+    "truncated": (
+        "truncated",
+        "|i1",
+        0,
+        "1",
+        "whether the period, or the source, ended before the work was done",
+    ),
+    "preempted": ("preempted", "<i4", 0, "1", "involuntary context switches during the burst"),
 }
 
 # name: (key of the header, dtype, unit, long name)
 SOURCE: dict[str, tuple[str, str, str, str]] = {
     "host": ("host", "str", "", "host of the source"),
-    "level": ("level", "<f8", "1", "CPU time asked for, share of each period"),
+    "level": ("level", "<f8", "1", "requested CPU time, share of each period"),
     "period": ("period_s", "<f8", "s", "time from burst to burst"),
     "footprint": ("words", "<i8", "1", "64-bit words of its array"),
-    "core": ("core", "<i4", "1", "CPU it was pinned to; -1: none"),
-    "phase": ("phase_s", "<f8", "s", "of the grid against multiples of the period of CLOCK_REALTIME"),
+    "core": ("core", "<i4", "1", "CPU to which it was pinned; -1: not pinned"),
+    "phase": ("phase_s", "<f8", "s", "offset of the grid from multiples of the period of CLOCK_REALTIME"),
     "pid": ("pid", "<i8", "1", "process id"),
     "realtime_ahead": ("realtime_ahead_s", "<f8", "s", "CLOCK_REALTIME minus CLOCK_MONOTONIC at the begin"),
-    "cpu_clock_cost": ("cpu_clock_cost_s", "<f8", "s", "what asking for the CPU time costs"),
+    "cpu_clock_cost": ("cpu_clock_cost_s", "<f8", "s", "time of one reading of the CPU time"),
 }
 
 _WHOLE = {name: COUNT for name in ("words", "skipped", "preempted")}
@@ -78,10 +84,10 @@ RAW: dict[str, Described] = {
     "source": optional(("source",), "1", "noise source", "<i4", COUNT),
     "n": optional(("source",), "1", "bursts", "<i4", count_of("burst")),
     "period": optional(
-        ("source",), "s", "time from burst to burst; -1: not known", "<f8", Allowed(low=1e-9, besides=(-1,))
+        ("source",), "s", "time from burst to burst; -1: unknown", "<f8", Allowed(low=1e-9, besides=(-1,))
     ),
 }
-"""Variables of /raw, with the values that it may have."""
+"""The variables of /raw and their allowed values."""
 SUMMARY: dict[str, Described] = {
     **{
         name: optional(("source",), "1" if name.startswith(("asked", "duty")) else "s", name, "<f8", FINITE)
@@ -100,13 +106,13 @@ SUMMARY: dict[str, Described] = {
     "quantile": optional(("quantile",), "1", "quantile", "<f8", LEVELS),
     **{name: RAW[name] for name in ("source", "host", "core", "period", "footprint", "phase")},
 }
-"""Variables of /summary."""
+"""The variables of /summary."""
 
 QUANTILES = (0.05, 0.5, 0.95, 0.99, 1.0)
 
 
 class SourceSchema:
-    """RoomSchema of the kind. Plan keys: `hosts`, names of the hosts that were to have a source."""
+    """The RoomSchema of this kind. Plan keys: `hosts`, the names of the hosts that should have a source."""
 
     room, version = "noise", 1
 
@@ -114,7 +120,7 @@ class SourceSchema:
         return [""]
 
     def layout(self, plan: Mapping[str, Any], files: Sequence[BlockFile], part: str) -> Layout:
-        """One row a file. complete is False, and a warning names the hosts, where a host has no burst.
+        """A layout with one row for each file. If a host has no burst, complete is False and a warning names it.
 
         Raises
         ------
@@ -163,9 +169,9 @@ class SourceSchema:
             layout.warnings.append(
                 Warning(
                     "noise.source_silent",
-                    f"no burst is recorded of {', '.join(silent[:8])}"
+                    f"no burst was recorded on {', '.join(silent[:8])}"
                     + (f" and {len(silent) - 8} more hosts" if len(silent) > 8 else ""),
-                    "its program failed, or does not see the folder of the dataset: put it where all hosts see it",
+                    "its program failed or cannot access the folder of the dataset: use a folder that all hosts share",
                 )
             )
         return layout
@@ -173,7 +179,7 @@ class SourceSchema:
     def place(
         self, plan: Mapping[str, Any], layout: Layout, file: BlockFile, part: str
     ) -> Iterator[tuple[str, tuple[int | slice, ...], np.ndarray]]:
-        """The bursts of one source, and what its header says."""
+        """The bursts of one source, and the fields of its header."""
         row = self._row(layout, file)
         for name, (key, dtype, *_) in SOURCE.items():
             value = file.header.get(key)
@@ -190,16 +196,16 @@ class SourceSchema:
 
     @staticmethod
     def _row(layout: Layout, file: BlockFile) -> int:
-        """seal hands files over in one order, both times; the layout remembers how many it placed."""
+        """The row of a file. seal passes the files in the same order each time, so the layout can number them."""
         rows: dict[str, int] = layout.__dict__.setdefault("rows", {})
         return rows.setdefault(file.path.name, len(rows))
 
     def analyse(self, raw: xr.Dataset, deadline: Deadline | None = None) -> xr.Dataset:
-        """/raw to /summary: `analyse`."""
+        """From /raw to /summary: `analyse`."""
         return analyse(raw)
 
     def tables(self, tree: xr.DataTree) -> Tables:
-        """The declared variables and root attributes, which `dataset.open` holds a file against."""
+        """The declared variables and root attributes, with which `dataset.open` compares a file."""
         return {"raw": RAW, "summary": SUMMARY, "": ROOT}
 
 
@@ -208,7 +214,7 @@ def _number(value: Any) -> float | int:
 
 
 def analyse(raw: xr.Dataset) -> xr.Dataset:
-    """What each source did, measured.
+    """The measured load of each source.
 
     Parameters
     ----------
@@ -216,8 +222,8 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
 
     Returns
     -------
-    Dataset over source and quantile. Shares are of the time from the first point of the grid to one period after
-    the last, skipped points included. A source without bursts has NaN, and counts of 0.
+    Dataset over source and quantile. Shares are relative to the time from the first point of the grid to one period
+    after the last, including skipped points. A source without bursts has NaN, and counts of 0.
     """
     import xarray as xr
 
@@ -241,7 +247,7 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
         values["duty_wall"][row] = one["wall"].sum() / span_s
         values["overhead"][row] = stats.median(one["overhead"])
         counts["bursts"][row] = n
-        counts["skipped"][row] = one["skipped"][1:].sum()  # before the first burst nothing was promised
+        counts["skipped"][row] = one["skipped"][1:].sum()  # points before the first burst do not count
         counts["truncated"][row] = one["truncated"].sum()
         counts["preempted"][row] = one["preempted"].sum()
         late = one["begin"] - one["planned"]
@@ -250,16 +256,16 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
             if name in spread:
                 spread[name][row] = [stats.quantile(series.astype(float), q) for q in QUANTILES]
     texts = {
-        "asked": "CPU time asked for, share of each period",
+        "asked": "requested CPU time, share of each period",
         "duty_cpu": "CPU time used, share of the time",
-        "duty_work": "of it, what went into summing",
+        "duty_work": "CPU time used for summing, share of the time",
         "duty_wall": "time from begin to end of bursts, share of the time",
-        "jitter": "standard deviation of how late bursts begin",
-        "overhead": "median CPU time of a burst that went into waking up and bookkeeping",
+        "jitter": "standard deviation of the delay with which bursts begin",
+        "overhead": "median CPU time of a burst for waking up and bookkeeping",
         "bursts": "bursts",
         "skipped": "points of the grid left out",
         "truncated": "bursts that ended before their work was done",
-        "preempted": "times the CPU was taken away during bursts",
+        "preempted": "involuntary context switches during bursts",
     }
     out: dict[str, Any] = {}
     for name, series in values.items():

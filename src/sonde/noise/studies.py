@@ -1,9 +1,9 @@
-"""The studies of the source thesis, on this machine: how quiet clean runs are, and how little noise is told apart.
+"""The studies of the source thesis, on this machine: how stable clean runs are, and the lowest level that is detected.
 
-Pure: what is to be measured, and what is computed from it. `study_words` says it.
+Pure: the designs of the studies and their analysis. `study_words` has the texts.
 
 sensitivity  one run: nothing on, and the noise source at several levels, interleaved
-sweep        one run: nothing on, and the noise source at one level in several ways
+sweep        one run: nothing on, and several kinds of noise at one level
 stability    one run without noise, in groups of blocks
 """
 
@@ -41,19 +41,17 @@ LEVELS = (0.01, 0.007, 0.005, 0.003, 0.001, 0.0005, 0.0001)  # the source's
 SWEEPS = ("sync", "period", "placement", "sibling")
 SWEPT_PERIODS_S = (0.01, 0.1, 1.0)
 GROUPS, LEAST_IN_GROUP = 6, 3
-NARROW = (
-    0.01  # width of the 99 % interval of the mean, as a share of it, up to which a clean run is called stable
-)
-STANDARD_BUDGET_S, STANDARD_PERIOD_S, STANDARD_ALPHA = 60.0, 1.0, 0.01  # what a clean run's MDE is told for
+NARROW = 0.01  # a clean run is stable up to this width of the 99 % interval of the mean, a share of the mean
+STANDARD_BUDGET_S, STANDARD_PERIOD_S, STANDARD_ALPHA = 60.0, 1.0, 0.01  # the MDE of a clean run is for these
 STANDARD_PERMUTATIONS = 3000
 CHANGE_ALPHA, CHANGE_BLOCKS = 0.01, 5
 
 
 def off_share(levels: int) -> int:
-    """Blocks of "off" in a round that has one block of each of so many levels.
+    """The number of "off" blocks in a round with one block of each level. levels: their number.
 
-    Every level is compared with the same off blocks. For a given number of blocks the differences are known best
-    when there are sqrt(levels) times as many off blocks as blocks of one level: 3 for 7.
+    All levels are compared with the same off blocks. For a given number of blocks, the intervals of the differences
+    are narrowest with sqrt(levels) times as many off blocks as blocks of one level: 3 for 7.
 
     Source: Dunnett, J. Amer. Statist. Assoc. 50, 1955, 1096-1121.
     """
@@ -61,10 +59,10 @@ def off_share(levels: int) -> int:
 
 
 def threshold(levels: Sequence[float], found: Sequence[bool]) -> float | None:
-    """The lowest level that is told apart with all higher ones; None where the highest is not."""
+    """The lowest level that is detected together with all higher ones; None if the highest is not detected."""
     lowest = None
-    for level, told in sorted(zip(levels, found), reverse=True):
-        if not told:
+    for level, detected in sorted(zip(levels, found), reverse=True):
+        if not detected:
             break
         lowest = level
     return lowest
@@ -89,25 +87,25 @@ def clean_design(budget_s: float, groups: int, block_s: float | None = None) -> 
         needed = math.ceil(needed_budget(groups * LEAST_IN_GROUP, length_s, variants=1))
         raise UsageError(
             "noise.budget_too_short",
-            f"{format_duration(budget_s)} have time for {each} blocks of {format_duration(length_s)} in each of "
-            f"{groups} groups, and {LEAST_IN_GROUP} are needed at least",
+            f"in {format_duration(budget_s)} there is time for {each} blocks of {format_duration(length_s)} in each of "
+            f"{groups} groups; at least {LEAST_IN_GROUP} are needed",
             f"give --budget {needed}s or more, or fewer --groups",
         )
     return Design((each,) * groups, (1.0,), length_s)
 
 
 def add(raw: xr.Dataset, summary: xr.Dataset, deadline: Deadline | None = None) -> xr.Dataset:
-    """What a study says besides what every run says.
+    """The summary of a run, with the results of its study added.
 
     Parameters
     ----------
     raw : /raw; its attribute `study` is one of STUDIES
     summary : `analyse.analyse(raw)`
-    deadline : by which it ends
+    deadline : the analysis ends by it
 
     Returns
     -------
-    The summary with more variables: of a sensitivity `alone_…` (variant), of a stability `group_…` (group).
+    The summary with more variables: `alone_…` (variant) for a sensitivity, `group_…` (group) for a stability.
     """
     study, numbers = str(raw.attrs["study"]), numbers_of(raw)
     time, variants = deadline or Deadline(), summary.sizes.get("variant", 0)
@@ -123,24 +121,24 @@ def add(raw: xr.Dataset, summary: xr.Dataset, deadline: Deadline | None = None) 
 
 
 def pitch_of(numbers: Numbers) -> float:
-    """From the begin of one block to that of the next, s, as it was; NaN with fewer than two blocks."""
+    """The measured time from the begin of one block to that of the next, s; NaN with fewer than two blocks."""
     steps = np.diff(numbers.begin[np.isfinite(numbers.begin)])
     return float(np.median(steps)) if steps.size else math.nan
 
 
 ALONE = {
-    "alone_p": ("1", "p of a run of this level alone, all its looks paid for; median of the hands"),
+    "alone_p": ("1", "p of a run of this level alone, adjusted for all its looks; median of the hands"),
     "alone_s": (
         "s",
-        "time in which a run of this level alone would have detected it; NaN: not within alone_limit",
+        "time in which a run of this level alone detects it; NaN: not within alone_limit",
     ),
     "alone_source_s": (
         "s",
-        "time after which the source's two intervals would have been disjoint; NaN: never",
+        "time after which the two intervals of the source thesis are disjoint; NaN: never",
     ),
     "alone_separated_s": (
         "s",
-        "time after which they would have stood the source's several seconds apart; NaN: never",
+        "time after which they are the thesis's several seconds apart; NaN: never",
     ),
     "alone_limit": ("s", "time that all pairs of a run of this level alone take"),
 }
@@ -149,25 +147,25 @@ ALONE = {
 def alone(
     raw: xr.Dataset, numbers: Numbers, variant: int, deadline: Deadline | None = None
 ) -> dict[str, float]:
-    """What a run of one level alone would have said, and when.
+    """The result of a simulated run of one level alone, and the time it needs.
 
-    In the run that was, all levels share its off blocks, and a block of one level waits for those of the others. A
-    run of this level alone would have had blocks of the level and as many off blocks, and nothing between them. So,
-    within each segment, the off blocks are dealt at random into as many hands as there are off blocks in a round.
-    A hand and the blocks of the level make such a run: its pairs, in the order measured, with labels still as good as
-    drawn, as the hands were dealt without looking. It looks at itself after the same numbers of pairs and spends alpha
-    as `plan.looks` says; both rules see it. Its time is the number of its blocks times the time from block to block.
-    Told is the median of the hands: a run that had bad luck with its off blocks does not decide.
+    In the real run all levels share the off blocks, and a block of one level waits for the blocks of the others. A run
+    of this level alone has only blocks of the level and as many off blocks. To simulate it, the off blocks of each
+    segment are dealt at random into hands, as many hands as there are off blocks in a round. One hand and the blocks
+    of the level make such a run: its pairs stay in the measured order, and its labels are still random, because the
+    hands were dealt without use of the data. It has looks after the same numbers of pairs and spends alpha as in
+    `plan.looks`; both rules judge it. Its time is the number of its blocks times the time from block to block. The
+    result is the median over the hands, so a hand with unlucky off blocks does not decide.
 
-    Left out of the time, for both rules: starting MPI and calibrating, and fresh blocks for the size of the effect.
-    Of the time stays what the test cannot help: a look comes only at the end of a segment, while the source's rule
-    is asked after every block and its first yes counts, which it would not be worth in a run that stops there.
-    No Holm: a run alone has one question.
+    The time does not include, for both rules: starting MPI, calibrating, and fresh blocks for the size of the effect.
+    One disadvantage of the test remains in the time: it has a look only at the end of a segment. The rule of the
+    source thesis is applied after every block, and its first yes counts; in a run that stops there, this yes would not
+    have the stated error rate. There is no Holm adjustment, because a run alone has one question.
 
     Returns
     -------
     Values of ALONE. A segment that was cut short gives as many pairs as every hand can have. After the deadline no
-    further hand is judged, and the first one has fewer permutations.
+    further hand is judged, and the first hand has fewer permutations.
     """
     attrs = raw.attrs
     hands = max(1, int(np.atleast_1d(attrs["shares"])[0]))
@@ -216,17 +214,18 @@ def alone(
         for name, count in (("alone_s", first), ("alone_source_s", apart), ("alone_separated_s", separated)):
             found[name].append(math.inf if count is None else count * pitch)
     for name, values in found.items():
-        # Of two hands the later one: what only one of them found would not be relied upon.
+        # With two hands, the later time counts: a detection by only one of them is not reliable.
         middle = sorted(values)[len(values) // 2]
         out[name] = middle if math.isfinite(middle) else math.nan
     return out
 
 
 def steadiness(raw: xr.Dataset, numbers: Numbers, deadline: Deadline) -> dict[str, Any]:
-    """How alike clean blocks are: of each group (segment) and of all.
+    """The spread of clean blocks, in each group (segment) and over all groups.
 
-    Kruskal-Wallis over groups asks whether their levels differ; change points of all blocks in their order say where.
-    Both take blocks for independent: what the autocorrelation says against that is to be read beside them.
+    The Kruskal-Wallis test shows whether the levels of the groups differ; the change points of all blocks in their
+    order show where. Both assume independent blocks. Compare them with the autocorrelation, which shows whether this
+    holds.
     """
     from scipy.stats import kruskal
 
@@ -246,7 +245,7 @@ def steadiness(raw: xr.Dataset, numbers: Numbers, deadline: Deadline) -> dict[st
     changed[np.flatnonzero(known)[jumps]] = 1
     texts = (
         ("group_mean", SECONDS, "mean time of an iteration over the means of a group's blocks"),
-        ("group_sd", SECONDS, "their standard deviation"),
+        ("group_sd", SECONDS, "standard deviation of the means of a group's blocks"),
         ("group_blocks", NUMBER, "blocks of a group"),
         ("group_low", SECONDS, "99 % interval of a group's mean (Student), low end"),
         ("group_high", SECONDS, "99 % interval of a group's mean (Student), high end"),
@@ -259,19 +258,19 @@ def steadiness(raw: xr.Dataset, numbers: Numbers, deadline: Deadline) -> dict[st
         raw, float(np.median(numbers.lost[numbers.variant == 0])) if y.size else 0.0, deadline
     )
     single = {
-        "groups_p": (p, "p that groups are alike (Kruskal-Wallis)"),
+        "groups_p": (p, "p of equal levels in all groups (Kruskal-Wallis)"),
         "autocorrelation": (
             stats.autocorrelation(y, 1) if y.size else math.nan,
-            "correlation of a block's mean with that of the next",
+            "correlation of a block's mean with the mean of the next block",
         ),
-        "effective": (stats.effective_samples(y), "independent blocks that would know the mean as well"),
+        "effective": (stats.effective_samples(y), "independent blocks that give the mean as exactly"),
         "clean_mde": (
             math.nan if search is None or search.burst_s is None else search.burst_s / STANDARD_PERIOD_S,
-            "shortest burst each second, as a share, that a run of 60 s would find with power 0.9",
+            "shortest burst each second, as a share, that a run of 60 s detects with power 0.9",
         ),
         "clean_mde_searched": (
             1.0 if search is None else searched(search, deadline),
-            "share of the search for clean_mde that --budget had time for; below 1 it errs on the long side",
+            "share of the search for clean_mde that --budget had time for; below 1, clean_mde may be too long",
         ),
     }
     for name, (value, text) in single.items():
@@ -281,7 +280,7 @@ def steadiness(raw: xr.Dataset, numbers: Numbers, deadline: Deadline) -> dict[st
 
 
 def clean_search(raw: xr.Dataset, clean_lost: float, deadline: Deadline) -> judge.Search | None:
-    """The slowdown that `sonde noise run --budget 60s` would find, from clean blocks; None: they do not show it."""
+    """The burst that `sonde noise run --budget 60s` detects, from clean blocks; None if they cannot show it."""
     clean = judge.blocks_of(raw, None)
     shortest_s = float(np.nanmin(np.asarray(raw["stall_threshold"].values)))
     if len(clean) < LEAST_PAIRS or not shortest_s > 0 or shared(raw.attrs, clean_lost):
@@ -303,23 +302,23 @@ def clean_search(raw: xr.Dataset, clean_lost: float, deadline: Deadline) -> judg
     )
 
 
-# ---- sweeps: which of two ways costs more ---------------------------------------------------------
+# ---- sweeps: which of two variants costs more -----------------------------------------------------
 
 
 def contrasts(names: Sequence[str]) -> list[tuple[str, str, str]]:
-    """Which variants of a sweep answer which question: (question, first, second)."""
+    """The questions of a sweep and the two variants that answer each: (question, first, second)."""
     periods = [name for name in names if name.startswith("each ")]
-    asked = [
+    questions = [
         ("sync", "apart", "together"),
         *([("period", periods[0], periods[-1])] if len(periods) > 1 else []),
         ("placement", "pinned", "free"),
         ("sibling", "pinned", "sibling"),
     ]
-    return [(question, a, b) for question, a, b in asked if a in names and b in names]
+    return [(question, a, b) for question, a, b in questions if a in names and b in names]
 
 
 def contrast(summary: xr.Dataset, first: str, second: str) -> stats.Shift:
-    """By how much more of the time `first` costs than `second`, with a 95 % interval; from blocks of one segment."""
+    """The cost of `first` minus that of `second`, a share of the time, with a 95 % interval; pairs within a segment."""
     names = [str(name) for name in summary["case"].values]
     a, b = names.index(first), names.index(second)
     variant = summary["block_variant"].values

@@ -1,4 +1,7 @@
-"""What studies say in words, tables and JSON. Pure: from /summary alone. As `verdict`, for the kinds of `studies`."""
+"""The verdicts, tables and JSON values of studies. As `verdict`, for the kinds of `studies`.
+
+Pure: all comes from /summary.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from sonde.noise.analyse import SOURCE_GAP, shared
 from sonde.noise.plan import level_text
 from sonde.noise.verdict import interval
 
-DUTY_TOLERANCE = 0.10  # of the level asked for
+DUTY_TOLERANCE = 0.10  # share of the requested level
 
 QUESTIONS = {
     "sync": "Sources on all ranks' cores, {a} or {b}",
@@ -33,12 +36,12 @@ def sentence(summary: xr.Dataset) -> str:
 
 
 def findings(summary: xr.Dataset) -> list[Finding]:
-    """None: a study measures noise that it made itself."""
+    """An empty list: a study measures noise that it made itself."""
     return []
 
 
 def sound(summary: xr.Dataset) -> bool:
-    """Whether the study came to something: a level that is told apart, a loop that is stable, an answer."""
+    """Whether the study has a result: a detected level, a stable loop, or an answer."""
     study = _study(summary)
     if study == "sensitivity":
         return thresholds(summary)[0] is not None
@@ -59,7 +62,7 @@ def loop(summary: xr.Dataset) -> str:
 
 
 def _unit(seconds: float) -> tuple[float, str]:
-    """A factor and a unit in which numbers of about so many s read well."""
+    """A factor and a unit that make a time of about `seconds` easy to read."""
     for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")):
         if seconds * factor >= 1:
             return factor, unit
@@ -71,7 +74,7 @@ def _number(value: float, factor: float, decimals: int) -> str:
 
 
 def _least(sds: xr.DataArray) -> float:
-    """The least that is known and above 0."""
+    """The least of the known values above 0."""
     known = [float(sd) for sd in np.atleast_1d(sds.values) if sd > 0]
     return min(known, default=math.nan)
 
@@ -83,18 +86,18 @@ def _decimals(sd: float, factor: float) -> int:
 
 
 def warnings(summary: xr.Dataset) -> list[Warning]:
-    """What every run warns of, and sources that did not do what they were asked to."""
+    """The warnings of every run, and one for each source whose load differs from the requested level."""
     out = verdict.warnings(summary)
     for row in _rows(summary):
-        asked, did = float(row["duty_asked"]), float(row["duty"])
-        if math.isfinite(did) and abs(did / asked - 1) > DUTY_TOLERANCE:
+        requested, used = float(row["duty_asked"]), float(row["duty"])
+        if math.isfinite(used) and abs(used / requested - 1) > DUTY_TOLERANCE:
             out.append(
                 Warning(
                     "noise.duty_off",
-                    f"{row['variant'].values}: the source was asked for {level_text(asked)} of CPU time and used "
-                    f"{format_share(did, 3)} in its blocks",
-                    "a longer --budget evens out what begins or ends within a block; below 100 us of work a burst, "
-                    "waking up is most of it",
+                    f"{row['variant'].values}: {level_text(requested)} of CPU time was requested from the source; it "
+                    f"used {format_share(used, 3)} in its blocks",
+                    "a longer --budget averages out bursts at the edges of blocks; in bursts below 100 us, waking up "
+                    "takes most of the time",
                 )
             )
     return out
@@ -105,15 +108,15 @@ def _rows(summary: xr.Dataset) -> list[xr.Dataset]:
 
 
 def tables(summary: xr.Dataset) -> list[Table]:
-    """What stands below the verdict."""
+    """The tables below the verdict."""
     study = _study(summary)
     if study == "stability":
         return stability_tables([summary])
-    return [_means(summary), *([_told(summary)] if study == "sensitivity" else [_slowdowns(summary)])]
+    return [_means(summary), *([_detections(summary)] if study == "sensitivity" else [_slowdowns(summary)])]
 
 
 def values(summary: xr.Dataset) -> dict[str, Any]:
-    """What --json tells."""
+    """The values for --json."""
     study = _study(summary)
     base = {
         "study": study,
@@ -145,19 +148,19 @@ def _finite(value: Any) -> float | None:
 
 
 def _means(summary: xr.Dataset) -> Table:
-    """Mean, spread and number of blocks of each case: the source's tables 3 to 6."""
+    """Mean, spread and number of blocks of each case: tables 3 to 6 of the source thesis."""
     clean = float(summary["mean"].values[0])
     factor, unit = _unit(clean)
     decimals = _decimals(_least(summary["sd"]), factor)
     rows = []
     for case, name in enumerate(summary["case"].values):
         one = summary.isel(case=case)
-        did = math.nan if case == 0 else float(summary["duty"].values[case - 1])
+        used = math.nan if case == 0 else float(summary["duty"].values[case - 1])
         low, high = (_number(float(one[end]), factor, decimals) for end in ("mean_low", "mean_high"))
         rows.append(
             (
                 str(name),
-                format_share(did, 3) if math.isfinite(did) else "–",
+                format_share(used, 3) if math.isfinite(used) else "–",
                 _number(float(one["mean"]), factor, decimals),
                 _number(float(one["sd"]), factor, decimals),
                 str(int(one["blocks"])),
@@ -166,11 +169,11 @@ def _means(summary: xr.Dataset) -> Table:
         )
     return Table(
         f"Time of an iteration: {loop(summary)}",
-        ("noise", "did", f"mean, {unit}", "sd", "blocks", "99 % interval of the mean"),
+        ("noise", "used", f"mean, {unit}", "sd", "blocks", "99 % interval of the mean"),
         rows,
         right=(1, 2, 3, 4, 5),
-        note=f"a run is a block of {format_duration(float(summary.attrs['block_s']))}; did: CPU time of the source "
-        "in its blocks, by its own record",
+        note=f"a run is a block of {format_duration(float(summary.attrs['block_s']))}; used: CPU time that the "
+        "source recorded in its blocks",
     )
 
 
@@ -182,7 +185,10 @@ def levels_of(summary: xr.Dataset) -> list[float]:
 
 
 def thresholds(summary: xr.Dataset) -> tuple[float | None, float | None, float | None]:
-    """Lowest level told apart with all higher ones: by Sonde, by disjoint intervals, by these with the source's gap."""
+    """The lowest level that is detected together with all higher ones, by three rules.
+
+    The rules are Sonde's test, disjoint intervals, and disjoint intervals with the gap of the source thesis.
+    """
     levels = levels_of(summary)
     return (
         studies.threshold(levels, [bool(found) for found in summary["detected"].values]),
@@ -199,26 +205,26 @@ def _sensitivity(summary: xr.Dataset) -> str:
     first = (
         f"noise is detected down to {level_text(ours)}"
         if ours is not None
-        else f"not even {level_text(highest)} of noise is detected"
+        else f"even {level_text(highest)} of noise is not detected"
     )
     if chance:
-        first += f" ({', '.join(map(level_text, chance))} is, but a higher level is not)"
+        first += f" ({', '.join(map(level_text, chance))} is also detected, but a higher level is not)"
     second = (
-        f"by disjoint 99 % intervals of means down to {level_text(theirs)}"
+        f"disjoint 99 % intervals of means detect it down to {level_text(theirs)}"
         if theirs is not None
-        else f"disjoint 99 % intervals of means do not tell even {level_text(highest)} apart"
+        else f"disjoint 99 % intervals of means do not detect even {level_text(highest)}"
     )
     return f"{first}; {second}."
 
 
 def _seconds(found: bool, seconds: float, limit: float) -> str:
-    """ "15 s"; "> 56 s" for what a run of one level would not have found in that time; "–" for what was not found."""
+    """ "15 s"; "> 56 s" where a run of one level would not have detected it in that time; "–" if not detected."""
     if math.isfinite(seconds) and found:
         return format_duration(seconds)
     return f"> {format_duration(limit)}" if found else "–"
 
 
-def _told(summary: xr.Dataset) -> Table:
+def _detections(summary: xr.Dataset) -> Table:
     rows = []
     for row in _rows(summary):
         limit, found = float(row["alone_limit"]), bool(row["detected"])
@@ -237,20 +243,21 @@ def _told(summary: xr.Dataset) -> Table:
         )
     several = level_text(SOURCE_GAP)
     mde, period = float(summary["mde"].values[0]), float(summary["mde_period"].values[0])
-    blind = (
-        f"alone it would find bursts of {format_share(mde)} of each {format_duration(period)} in 9 of 10 runs"
+    detectable = (
+        f"such a run detects bursts of {format_share(mde)} of each {format_duration(period)} with power 90 %"
         if math.isfinite(mde)
-        else "which bursts it would find alone is not known: other programs worked on the same cores"
+        else "its smallest detectable burst is unknown: other programs worked on the same cores"
         if shared(summary.attrs, float(summary["clean_lost"]))
-        else "alone it would find no burst of up to half a period"
+        else "such a run detects no burst of up to half a period"
     )
     return Table(
-        "Told apart from nothing on",
-        ("noise", "found", "p", "in", "99 % intervals", "in", f"{several} apart in"),
+        "Detection of each level",
+        ("noise", "detected", "p", "in", "99 % intervals", "in", f"{several} apart in"),
         rows,
         right=(2, 3, 4, 5, 6),
-        note="found, p (Holm): Sonde's test; 99 % intervals: the source's rule, which wants them disjoint and several "
-        f"seconds apart, taken for {several}. in: what a run of one level alone would have needed; {blind}",
+        note="detected, p (Holm): Sonde's test; 99 % intervals: the rule of the source thesis, which asks for disjoint "
+        f"intervals that are several seconds apart, here {several}. in: the time that a run of one level alone needs; "
+        f"{detectable}",
     )
 
 
@@ -326,31 +333,33 @@ def _answers(summary: xr.Dataset) -> list[dict[str, Any]]:
 def _sweep(summary: xr.Dataset) -> str:
     answers = _answers(summary)
     if not answers:
-        return "none of the questions can be asked here."
-    told = []
+        return "none of the questions can be answered here."
+    texts = []
     for answer in answers:
         dearer = answer["costs_more"]
         if dearer is None:
-            told.append(f"{answer['first']} and {answer['second']} cannot be told apart")
+            texts.append(f"no significant difference between {answer['first']} and {answer['second']}")
         else:
             other = answer["second"] if dearer == answer["first"] else answer["first"]
-            told.append(f"{dearer} costs more than {other}")
-    return f"{loop(summary)}: {'; '.join(told)}."
+            texts.append(f"{dearer} costs more than {other}")
+    return f"{loop(summary)}: {'; '.join(texts)}."
 
 
 def answer_lines(summary: xr.Dataset) -> list[str]:
-    """Of each question the difference, and which way it went here."""
+    """One line for each question: the difference, and which of the two costs more here."""
     lines = []
     for answer in _answers(summary):
         a, b = answer["first"], answer["second"]
         ends = [math.nan if end is None else end / 100 for end in answer["ci_pct"]]
         estimate = answer["difference_pct"]
-        less = format_share(math.nan if estimate is None else estimate / 100)
-        told = f"{a} less {b}: {less} (95 %: {interval(*ends)})"
-        way = (
-            "not settled here" if answer["costs_more"] is None else f"here {answer['costs_more']} costs more"
+        size = format_share(math.nan if estimate is None else estimate / 100)
+        difference = f"{a} minus {b}: {size} (95 %: {interval(*ends)})"
+        direction = (
+            "not significant here"
+            if answer["costs_more"] is None
+            else f"here {answer['costs_more']} costs more"
         )
-        lines.append(f"{QUESTIONS[answer['question']].format(a=a, b=b)}: {told}; {way}.")
+        lines.append(f"{QUESTIONS[answer['question']].format(a=a, b=b)}: {difference}; {direction}.")
     return lines
 
 
@@ -373,7 +382,7 @@ def _slowdowns(summary: xr.Dataset) -> Table:
         ("noise", "slowdown", "95 % interval", "in stalls", "typical", "p"),
         rows,
         right=(1, 2, 3, 4, 5),
-        note="in stalls: time lost in long iterations; typical: change of the median one; p adjusted (Holm)",
+        note="in stalls: time lost in long iterations; typical: change of the median iteration; p adjusted (Holm)",
     )
 
 
@@ -407,45 +416,46 @@ def _sweep_values(summary: xr.Dataset) -> dict[str, Any]:
 
 
 def width(summary: xr.Dataset) -> float:
-    """Of the 99 % interval of the mean of clean blocks, as a share of the mean."""
+    """The width of the 99 % interval of the mean of clean blocks, as a share of the mean."""
     one = summary.isel(case=0)
     return float(one["mean_high"] - one["mean_low"]) / float(one["mean"])
 
 
 def stable(summary: xr.Dataset) -> bool:
-    """By the source's rule, whose "sufficiently narrow" is taken for studies.NARROW."""
+    """Whether the loop is stable by the rule of the source thesis; its "sufficiently narrow" is studies.NARROW here."""
     return width(summary) <= studies.NARROW
 
 
 def _stability(summary: xr.Dataset) -> str:
     wide = width(summary)
     if not math.isfinite(wide):
-        return f"{loop(summary)}: too few blocks to tell whether it is stable."
-    word = "stable" if stable(summary) else "not stable"
-    told = (
-        f"{loop(summary)}: {word}, the 99 % interval of its mean is {format_share(wide)} wide "
-        f"(at most {format_share(studies.NARROW)})"
+        return f"{loop(summary)}: too few blocks to decide whether it is stable."
+    result = "stable" if stable(summary) else "not stable"
+    measured = (
+        f"{loop(summary)}: {result}, the 99 % interval of its mean is {format_share(wide)} wide "
+        f"(allowed: {format_share(studies.NARROW)})"
     )
     mde = float(summary["clean_mde"])
-    seen = (
-        f"a run of {format_duration(studies.STANDARD_BUDGET_S)} would find bursts of {format_share(mde)} of each second"
+    detectable = (
+        f"a run of {format_duration(studies.STANDARD_BUDGET_S)} detects bursts of {format_share(mde)} of each second"
         if math.isfinite(mde)
-        else "what a run would find beside the other programs here is not known"
+        else "the smallest detectable burst is unknown, because other programs are running"
         if shared(summary.attrs, float(summary["clean_lost"]))
-        else "the blocks are too few or too short to say what a run would find here"
+        else "the blocks are too few or too short to compute the smallest detectable burst"
     )
-    return f"{told}; {seen}."
+    return f"{measured}; {detectable}."
 
 
 def stability_tables(summaries: Sequence[xr.Dataset]) -> list[Table]:
-    """One column a configuration, as the source's tables 1 and 2; and the groups of each."""
+    """A table with a column for each configuration, as tables 1 and 2 of the source thesis; and the groups of each."""
     heads = [loop(summary).replace(", ", "\n") for summary in summaries]
     columns = [_column(summary) for summary in summaries]
     rows = [(name, *(column[name] for column in columns)) for name in columns[0]]
     right = tuple(range(1, len(columns) + 1))
     note = (
-        f"a run is a block of {format_duration(float(summaries[0].attrs['block_s']))}. stable: the interval is at most "
-        f"{format_share(studies.NARROW)} of the mean wide; the source says 'sufficiently narrow'"
+        f"a run is a block of {format_duration(float(summaries[0].attrs['block_s']))}. stable: the width of the "
+        f"interval is at most {format_share(studies.NARROW)} of the mean; the source thesis asks for 'sufficiently "
+        "narrow'"
     )
     out = [Table("Clean runs", ("", *heads), rows, right=right, note=note)]
     for summary in summaries:
@@ -474,7 +484,7 @@ def _column(summary: xr.Dataset) -> dict[str, str]:
         "changes of level": str(jumps),
         "correlation of neighbours": f"{float(summary['autocorrelation']):.2f}",
         "independent runs": f"{float(summary['effective']):.0f}",
-        "would find in 60 s": format_share(float(summary["clean_mde"])),
+        "detectable in 60 s": format_share(float(summary["clean_mde"])),
     }
 
 

@@ -1,4 +1,4 @@
-"""What a noise run says in words, findings and tables. Pure: from /summary alone."""
+"""The verdict, the findings, the warnings and the tables of a noise run. Pure: all comes from /summary."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ from sonde.noise.analyse import BUSY, few_cores, shared
 RANKED = ("stalls", "100 ms bins with a stall", "lost time")
 LEVELS = ("median", "90 % quantile", "99 % quantile", "99.9 % quantile")
 RANKED_THRESHOLDS = 7
-CROWDED_S = 1e-3  # an iteration as long as this says that ranks wait for each other's time slices
+CROWDED_S = 1e-3  # an iteration this long shows that ranks wait for each other's time slices
 
 
 SURVEY = "survey"  # the study whose noise source is a known calibration, not an agent in question
-WANDER, LEAST_CLEAN = 0.03, 6  # spread of clean blocks' typical iteration that is told; blocks that can tell
-PAUSED, PAUSED_LEAST = 0.05, 1e-5  # of its use while on, and of a core, from which a pause has not held
+# The spread of the clean blocks' typical iteration that causes a warning, and the fewest blocks that show it.
+WANDER, LEAST_CLEAN = 0.03, 6
+# A pause failed when the agent uses more than this share of its use while on, and of a core.
+PAUSED, PAUSED_LEAST = 0.05, 1e-5
 
 
 def interval(low: float, high: float) -> str:
-    """ "0.91 to 1.04 %", or a word where there is none."""
+    """ "0.91 to 1.04 %"; a short explanation where there is no interval."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return "too few blocks for an interval"
     size = max(abs(low), abs(high), 1e-9)
@@ -53,24 +55,28 @@ def material(row: xr.Dataset, matters: float) -> str:
 
 
 def _by_stalls(row: xr.Dataset, matters: float) -> bool:
-    """Whether what stalls take is enough to matter, and the typical iteration is not known to have got shorter.
+    """Whether the time lost in stalls alone matters, while the typical iteration did not provably get shorter.
 
-    On a machine whose level wanders the typical iteration is known badly, and the slowdown, which holds both, with it.
+    On a machine whose level drifts, the typical iteration has a wide interval. The slowdown includes it, so its
+    interval is wide, too.
     """
     return float(row["stalls_low"]) > matters and float(row["typical_high"]) > 0
 
 
 def settled(row: xr.Dataset, matters: float) -> str:
-    """Whether a slowdown that matters is there: "yes", "no", or "unsettled", also where it could not have been seen."""
+    """Whether there is a slowdown that matters: "yes", "no", or "unsettled".
+
+    It is also "unsettled" where the run could not have detected such a slowdown.
+    """
     if int(row["detected"]):
         return material(row, matters)
     return "unsettled" if blind(row, matters) else "no"
 
 
 def blind(row: xr.Dataset, matters: float) -> bool:
-    """Whether the run could not have seen a slowdown that matters."""
+    """Whether the run could not have detected a slowdown that matters."""
     mde, low = float(row["mde"]), float(row["slowdown_low"])
-    # An agent that works all the time makes no bursts, for which mde holds; its slowdown shows all the same.
+    # The mde is for bursts. An agent that works all the time makes no bursts, but its slowdown is visible.
     return not math.isfinite(mde) or mde > matters or low > matters
 
 
@@ -79,52 +85,50 @@ def row_sentence(row: xr.Dataset, attrs: dict[str, Any]) -> str:
     alpha, matters = float(attrs["alpha"]), float(attrs["matters"])
     name = str(row["variant"].values)
     p = float(row["p_adjusted"])
-    told_p = f"p = {p:.2g}" if p < 0.1 else f"p = {min(p, 1):.2f}"
+    p_text = f"p = {p:.2g}" if p < 0.1 else f"p = {min(p, 1):.2f}"
     mde = float(row["mde"])
     if not int(row["detected"]):
-        short = searched(row) < 1  # of time
-        if not math.isfinite(mde) and short:
+        cut_short = searched(row) < 1
+        if not math.isfinite(mde) and cut_short:
             return (
-                f"{name}: no verdict; nothing was detected ({told_p}), and --budget was over before it was known which "
-                "bursts would have been found."
+                f"{name}: inconclusive: nothing was detected ({p_text}), and --budget ended before the smallest "
+                "detectable cost was known."
             )
         if not math.isfinite(mde) and shared(attrs, float(row["clean_lost"])):
             return (
-                f"{name}: no verdict; nothing was detected ({told_p}), and other programs took "
-                f"{format_share(float(row['clean_lost']))} of the time: which bursts would have been found beside them "
-                "is not known."
+                f"{name}: inconclusive: nothing was detected ({p_text}), and other programs took "
+                f"{format_share(float(row['clean_lost']))} of the time, so the smallest detectable cost is unknown."
             )
         if not math.isfinite(mde):
-            return f"{name}: no verdict; this run was too short, or too noisy, to find any burst up to half a period."
+            return f"{name}: inconclusive: this run was too short or too noisy to detect any burst up to half a period."
         each = format_duration(float(row["mde_period"]))
-        if mde > matters and short:
+        if mde > matters and cut_short:
             return (
-                f"{name}: no verdict; nothing was detected ({told_p}); bursts of {format_share(mde)} of each {each} "
-                f"would have been found, {format_share(matters)} matters, and --budget was over before shorter ones "
-                "were looked for."
+                f"{name}: inconclusive ({p_text}): costs of {format_share(mde)} or more were detectable; your limit "
+                f"is {format_share(matters)}, and --budget ended before smaller costs were tested."
             )
         if mde > matters:
             return (
-                f"{name}: no verdict; nothing was detected ({told_p}), but of bursts each {each} only those of "
-                f"{format_share(mde)} of the time or more would have been found, and {format_share(matters)} matters."
+                f"{name}: inconclusive ({p_text}): only costs of {format_share(mde)} or more were detectable; your "
+                f"limit is {format_share(matters)}."
             )
         return (
-            f"{name}: nothing detected ({told_p}, false alarms {format_share(alpha)}); of bursts each {each}, "
-            f"{format_share(mde)} of the time or more would have been found."
+            f"{name}: nothing detected ({p_text}, false alarms {format_share(alpha)}); costs of {format_share(mde)} "
+            f"or more, in bursts every {each}, were detectable."
         )
     size = f"{_share(row, 'slowdown')} slowdown ({_interval(row, 'slowdown')})"
     if not float(row["slowdown_low"]) > matters and _by_stalls(row, matters):
         size += f", {_share(row, 'stalls')} of the time in stalls alone ({_interval(row, 'stalls')})"
     worth = {
-        "yes": f"more than the {format_share(matters)} that matters",
-        "no": f"less than the {format_share(matters)} that matters",
-        "unsettled": f"whether it reaches the {format_share(matters)} that matters is not settled",
+        "yes": f"above your limit of {format_share(matters)}",
+        "no": f"below your limit of {format_share(matters)}",
+        "unsettled": f"it is open whether this exceeds your limit of {format_share(matters)}",
     }[material(row, matters)]
-    return f"{name}: detected after {format_duration(float(row['detected_s']))} ({told_p}); {size}: {worth}."
+    return f"{name}: detected after {format_duration(float(row['detected_s']))} ({p_text}); {size}: {worth}."
 
 
 def searched(row: xr.Dataset) -> float:
-    """The share of the search for the shortest burst that would have been found, for which there was time."""
+    """The share of the search for the shortest detectable burst that the run had time for."""
     return float(row["mde_searched"]) if "mde_searched" in row else 1.0
 
 
@@ -136,40 +140,41 @@ def sentence(summary: xr.Dataset) -> str:
     if not rows:
         iteration = float(summary["clean_iteration"])
         lost = format_share(float(summary["clean_lost"]))
-        return (
-            f"clean run: an iteration takes {format_duration(iteration)}, {lost} of time is lost in stalls."
-        )
+        return f"clean run: an iteration takes {format_duration(iteration)}; stalls took {lost} of the time."
     if len(rows) == 1:
         return row_sentence(rows[0], summary.attrs)
     found = [row for row in rows if int(row["detected"])]
     if summary.attrs.get("study") == "compare":
         return compared(rows, summary.attrs)
     names = ", ".join(str(row["variant"].values) for row in found) or "none"
-    return f"{len(found)} of {len(rows)} variants are detected: {names}."
+    return f"{len(found)} of {len(rows)} variants were detected: {names}."
 
 
 def is_survey(summary: xr.Dataset) -> bool:
-    """Whether the run measured the machine with a noise source of its own, rather than an agent."""
+    """Whether the run measured the machine with Sonde's own noise source, not with an agent."""
     return summary.attrs.get("study") == SURVEY and summary.sizes.get("variant", 0) == 1
 
 
 def survey_sentence(summary: xr.Dataset) -> str:
-    """How sensitive the machine is, and what it loses by itself: the source of a survey is known to be there."""
+    """How small a disturbance is detected, and how much time the machine loses by itself.
+
+    A survey knows that its noise source works, so this is a self-test.
+    """
     row = summary.isel(variant=0)
     level, mde = format_share(float(summary.attrs["matters"])), float(row["mde"])
-    lost = f"{format_share(float(summary['clean_lost']))} of the time is lost in stalls with nothing on"
+    lost = f"With nothing on, stalls took {format_share(float(summary['clean_lost']))} of the time"
     if int(row["detected"]):
-        seen = f"bursts of {level} were found in {format_duration(float(row['detected_s']))}"
-        seen += f", of {format_share(mde)} would have been" if math.isfinite(mde) else ""
+        result = f"a {level} disturbance was detected after {format_duration(float(row['detected_s']))}"
+        result += f"; {format_share(mde)} or more is detected reliably" if math.isfinite(mde) else ""
     elif not looked(row):
-        seen = f"the time was over before bursts of {level} could be looked for"
+        result = f"the time was over before the first test for a {level} disturbance"
     else:
-        seen = f"bursts of {level} were not found (p = {min(float(row['p_adjusted']), 1):.2f})"
-    return f"{seen}; {lost}."
+        result = f"a {level} disturbance was not detected (p = {min(float(row['p_adjusted']), 1):.2f})"
+    return f"Self-test: {result}. {lost}."
 
 
 def looked(row: xr.Dataset) -> bool:
-    """Whether the run lasted until its first look."""
+    """Whether the run lasted until its first interim test."""
     return bool(float(row["z_fold"]) or float(row["z_ranked"]))
 
 
@@ -180,49 +185,48 @@ def crowded(summary: xr.Dataset) -> bool:
 
 
 def doubt(summary: xr.Dataset) -> str:
-    """In a few words why "no findings" says little; "" where it is sound."""
+    """A short reason why "no findings" means little; "" where the result is conclusive."""
     if sound(summary):
         return ""
     if crowded(summary):
         return "ranks wait for each other's time slices"
     if is_survey(summary):
-        what = f"bursts of {format_share(float(summary.attrs['matters']))}"
-        return (
-            f"{what} were not found" if looked(summary.isel(variant=0)) else f"{what} could not be looked for"
-        )
+        level = format_share(float(summary.attrs["matters"]))
+        outcome = "was not detected" if looked(summary.isel(variant=0)) else "could not be tested"
+        return f"a {level} disturbance {outcome}"
     matters = float(summary.attrs.get("matters", 0.001))
     rows = [summary.isel(variant=k) for k in range(summary.sizes.get("variant", 0))]
     if any(int(row["detected"]) and settled(row, matters) == "unsettled" for row in rows):
-        return "whether the slowdown matters is not settled"
-    return "a slowdown that matters may not have been found"
+        return "it is open whether the slowdown exceeds your limit"
+    return "a slowdown above your limit may have been missed"
 
 
 def loop(summary: xr.Dataset) -> str:
-    """What was repeated: "alltoall of 1 KiB"."""
+    """The operation that was repeated: "alltoall of 1 KiB"."""
     return f"{summary.attrs.get('op', 'the loop')}{_size(summary)}"
 
 
 def compared(rows: list[xr.Dataset], attrs: dict[str, Any]) -> str:
-    """Which placement harms least."""
+    """The verdict on placements: the one that costs least, and whether it is harmless."""
     matters = float(attrs["matters"])
     harmless = [row for row in rows if settled(row, matters) == "no"]
     cheapest = min(harmless or rows, key=lambda row: float(row["slowdown"]))
     name, cost = str(cheapest["variant"].values), format_share(float(cheapest["slowdown"]))
     if harmless:
         bound = format_share(matters)
-        return f"{name} is the cheapest harmless placement: {cost} slowdown, below the {bound} that matters."
+        return f"{name} is the cheapest harmless placement: {cost} slowdown, below your limit of {bound}."
     others = [row for row in rows if row is not cheapest]
     if all(float(cheapest["slowdown_high"]) < float(row["slowdown_low"]) for row in others):
-        return f"no placement is shown to be harmless; {name} costs least, {cost}."
-    return "no placement is shown to be harmless, and which of them costs least is not settled."
+        return f"no placement was proven harmless; {name} costs least, {cost}."
+    return "no placement was proven harmless, and it is open which of them costs least."
 
 
 def cause(row: xr.Dataset) -> str:
-    """What gave it away, in words."""
+    """The statistic that detected the agent, as a text."""
     folded = int(row["effect_window"]) or float(row["p_fold"]) <= float(row["p_ranked"])
     if folded and float(row["period"]) > 0:
-        since = "after it is let go" if int(row["from_resume"]) else "of the run's time"
-        return f"stalls each {format_duration(float(row['period']))}, {format_duration(float(row['phase']))} {since}"
+        since = "after it is resumed" if int(row["from_resume"]) else "into each period of the run"
+        return f"stalls every {format_duration(float(row['period']))}, {format_duration(float(row['phase']))} {since}"
     feature = int(row["feature"])
     if feature >= 3 * RANKED_THRESHOLDS:
         return f"the {LEVELS[feature - 3 * RANKED_THRESHOLDS]} of the iteration"
@@ -230,21 +234,21 @@ def cause(row: xr.Dataset) -> str:
 
 
 def noisy_rank(row: xr.Dataset) -> str:
-    """The rank that is late, in words."""
+    """The rank that is late, as a text."""
     rank = int(row["noisy_rank"])
     if rank >= 0:
         return f"rank {rank}, late at the wake-up in {format_share(float(row['late_share'].values[rank]))} of blocks"
     known = float(row["late_known"])
     if not math.isfinite(known):
-        return "not looked for: no wake-up was found"
+        return "unknown: no wake-up was found"
     if known < 0.5:
-        return f"none: the kernel kept a rank waiting in {format_share(known)} of blocks only"
+        return f"none: the kernel delayed a rank in only {format_share(known)} of blocks"
     shares = ", ".join(f"{r}: {format_share(s)}" for r, s in enumerate(row["late_share"].values[:8]))
-    return f"no single one ({shares})"
+    return f"no single rank ({shares})"
 
 
 def findings(summary: xr.Dataset) -> list[Finding]:
-    """A detected slowdown that matters; of a survey, what hinders the machine itself."""
+    """The detected slowdowns that matter; for a survey, the disturbances of the machine itself."""
     if is_survey(summary):
         return survey_findings(summary)
     matters = float(summary.attrs.get("matters", 0.001))
@@ -270,16 +274,17 @@ def findings(summary: xr.Dataset) -> list[Finding]:
 
 
 def _cheaper(row: xr.Dataset, attrs: dict[str, Any]) -> str:
-    """What to type to find a place where an agent costs less; "" for the noise source, which is none."""
+    """The command that finds a placement where the agent costs less; "" for the noise source, which is no agent."""
     if attrs.get("study", "run") != "run" or math.isfinite(float(row["duty_asked"])):
         return ""
     return typed("sonde", "noise", "run", "--agent", str(attrs["agent"]), "--compare", "pinned,free,sibling")
 
 
 def survey_findings(summary: xr.Dataset) -> list[Finding]:
-    """A machine that loses time by itself, or on which noise that is surely there is not found.
+    """Findings when the machine loses time by itself, and when the survey misses its own noise.
 
-    Neither is said of more ranks than cores: these hinder each other, and that says nothing about the machine.
+    There are no findings with more ranks than cores: such ranks delay each other, which proves nothing about the
+    machine.
     """
     if crowded(summary):
         return []
@@ -290,7 +295,7 @@ def survey_findings(summary: xr.Dataset) -> list[Finding]:
         out.append(
             Finding(
                 "noise.busy_machine",
-                f"{format_share(lost)} of the time is lost in stalls with nothing on: something else works here",
+                f"Machine busy: other programs took {format_share(lost)} of the time.",
                 {"lost_pct": 100 * lost, "limit_pct": 100 * BUSY},
                 "sonde noise host",
             )
@@ -299,8 +304,8 @@ def survey_findings(summary: xr.Dataset) -> list[Finding]:
         out.append(
             Finding(
                 "noise.blind",
-                f"bursts of {format_share(matters)}, switched on and off by the survey itself, were not found "
-                f"(p = {min(float(row['p_adjusted']), 1):.2f}): an agent that costs as much would pass unseen here",
+                f"the self-test did not detect its own disturbance of {format_share(matters)} "
+                f"(p = {min(float(row['p_adjusted']), 1):.2f}): an agent that costs as much would go undetected here",
                 {
                     "level_pct": 100 * matters,
                     "p": float(row["p_adjusted"]),
@@ -313,14 +318,14 @@ def survey_findings(summary: xr.Dataset) -> list[Finding]:
 
 
 def warnings(summary: xr.Dataset) -> list[Warning]:
-    """What makes the verdict worth less."""
+    """The conditions that make the verdict less reliable."""
     out = []
     if float(summary["clean_iteration"]) > CROWDED_S and int(summary.attrs.get("size", 0)) <= 65536:
         out.append(
             Warning(
                 "noise.crowded",
                 f"an iteration takes {format_duration(float(summary['clean_iteration']))}: ranks wait for each "
-                "other's time slices, and nothing fine can be seen beside that",
+                "other's time slices, so small effects cannot be detected",
                 "give no more ranks than cores",
             )
         )
@@ -329,32 +334,32 @@ def warnings(summary: xr.Dataset) -> list[Warning]:
         out.append(
             Warning(
                 "noise.busy_machine",
-                f"{format_share(lost)} of the time is lost in stalls with the agent off: something else works here",
-                "find it with sonde noise host, or measure when the machine is idle",
+                f"Machine busy: other programs took {format_share(lost)} of the time.",
+                "find them with sonde noise host, or measure when the machine is idle",
             )
         )
-    wandered = wander(summary)
-    if wandered > WANDER and not crowded(summary):
+    spread = wander(summary)
+    if spread > WANDER and not crowded(summary):
         out.append(
             Warning(
                 "noise.level_wanders",
-                f"with nothing on, the typical iteration differs by {format_share(wandered)} from block to block "
-                "(middle half), as where others share caches, memory or the clock: the slowdown, which holds it, is "
-                "known no better; what is lost in stalls does not depend on it",
-                "measure when its neighbours are idle, or longer",
+                f"with nothing on, the typical iteration differs by {format_share(spread)} from block to block "
+                "(middle half), as when others share caches, memory or the clock: the slowdown cannot be known more "
+                "exactly than that; the time lost in stalls is not affected",
+                "measure when its neighbours are idle, or measure longer",
             )
         )
     for k in range(summary.sizes.get("variant", 0)):
         row = summary.isel(variant=k)
         paused = float(row["agent_paused"]) if "agent_paused" in row else math.nan
-        works = float(row["agent_cpu"])
-        if paused > max(PAUSED * works, PAUSED_LEAST):
+        used = float(row["agent_cpu"])
+        if paused > max(PAUSED * used, PAUSED_LEAST):
             out.append(
                 Warning(
                     "noise.agent_not_paused",
-                    f"{row['variant'].values}: while it was meant to be paused it used {format_share(paused)} of a "
-                    f"core, of {format_share(works)} while it was on: what it costs is told too small",
-                    "find out what lets it go, or have it ended instead: --pause start-stop",
+                    f"{row['variant'].values}: the paused agent still used {format_share(paused)} of a core; it used "
+                    f"{format_share(used)} while it was on. The reported cost is too small",
+                    "find out what resumes it, or have it ended instead: --pause start-stop",
                 )
             )
         failed = float(row["drives_failed"])
@@ -363,7 +368,7 @@ def warnings(summary: xr.Dataset) -> list[Warning]:
                 Warning(
                     "noise.drives_failed",
                     f"{row['variant'].values}: {failed:.0f} of {failed + float(row['drives']):.0f} drives failed, "
-                    "so the agent did less than its real work",
+                    "so the agent did less than its usual work",
                     "try the agent alone with sonde noise agents NAME --try",
                 )
             )
@@ -371,7 +376,7 @@ def warnings(summary: xr.Dataset) -> list[Warning]:
 
 
 def wander(summary: xr.Dataset) -> float:
-    """Width of the middle half of the clean blocks' typical iterations, a share of their median; 0 where not known."""
+    """The width of the middle half of the clean blocks' typical iterations, a share of their median; 0: unknown."""
     if "block_median" not in summary:
         return 0.0
     clean = summary["block_median"].values[summary["block_variant"].values == 0]
@@ -383,7 +388,7 @@ def wander(summary: xr.Dataset) -> float:
 
 
 def sound(summary: xr.Dataset) -> bool:
-    """Whether it is settled if a slowdown that matters is there; of a survey, whether it could tell."""
+    """Whether the run settled if there is a slowdown that matters; for a survey, whether its self-test passed."""
     if is_survey(summary):
         return bool(int(summary["detected"].values[0])) and not crowded(summary)
     matters = float(summary.attrs.get("matters", 0.001))
@@ -392,13 +397,13 @@ def sound(summary: xr.Dataset) -> bool:
 
 
 def tables(summary: xr.Dataset) -> list[Table]:
-    """What stands below the verdict."""
+    """The tables below the verdict."""
     out = []
     count = summary.sizes.get("variant", 0)
     if count == 1:
         out.append(_single(summary.isel(variant=0), summary))
     elif count:
-        head = ("variant", "slowdown", "95 % interval", "p", "found after", "would find", "agent's CPU")
+        head = ("variant", "slowdown", "95 % interval", "p", "detected after", "detectable", "agent's CPU")
         rows: list[tuple[str, ...]] = []
         for k in range(count):
             row = summary.isel(variant=k)
@@ -436,8 +441,8 @@ def tables(summary: xr.Dataset) -> list[Table]:
                 nodes_head,
                 rows,
                 right=tuple(range(1, len(nodes_head))),
-                note=f"a model, not measured: the slowest of so many nodes decides each step of {grain}; agents at "
-                "independent times, and in step with each other",
+                note=f"a model, not a measurement: the slowest node decides each step of {grain}; the agents wake up "
+                'at independent times, or, in the row "any, in step", at the same time',
             )
         )
     return out
@@ -450,11 +455,11 @@ def _single(row: xr.Dataset, summary: xr.Dataset) -> Table:
          f"from {int(row['effect_pairs'])} pairs of {fresh}"),
         ("  lost in stalls", f"{_share(row, 'stalls')} of the time, 95 %: {_interval(row, 'stalls')}"),
         ("  typical iteration", f"{_share(row, 'typical')}, 95 %: {_interval(row, 'typical')}"),
-        ("would find", f"bursts of {_share(row, 'mde')} of each {format_duration(float(row['mde_period']))}, "
-         "with power 90 %" + (", or shorter ones: the search was ended by --budget" if searched(row) < 1 else "")),
+        ("detectable", f"bursts of {_share(row, 'mde')} of each {format_duration(float(row['mde_period']))}, "
+         "with power 90 %" + ("; perhaps shorter ones: --budget ended the search" if searched(row) < 1 else "")),
     ]  # fmt: skip
     if int(row["detected"]):
-        rows += [("given away by", cause(row)), ("late", noisy_rank(row))]
+        rows += [("detected by", cause(row)), ("late", noisy_rank(row))]
     if math.isfinite(float(row["agent_cpu"])):
         rows.append(
             (
@@ -466,27 +471,27 @@ def _single(row: xr.Dataset, summary: xr.Dataset) -> Table:
         rows.append(
             (
                 "driven",
-                f"{float(row['drives']):.0f} times; driving took {format_share(float(row['keeper_cpu']))} of a core",
+                f"{float(row['drives']):.0f} times; driving it took {format_share(float(row['keeper_cpu']))} of a core",
             )
         )
     gap = float(row["source_gap"])
     by_means = (
-        "not before"
+        "never before the end"
         if not math.isfinite(float(row["source_detected_s"]))
-        else f"first at {format_duration(float(row['source_detected_s']))},"
+        else f"first at {format_duration(float(row['source_detected_s']))}"
     )
     if math.isfinite(gap):
         rows.append(
             (
                 "disjoint 99 % means",
-                f"{by_means} the end: gap {format_share(gap)}"
+                f"{by_means}; at the end: gap {format_share(gap)}"
                 if gap > 0
-                else f"{by_means} the end: they overlap",
+                else f"{by_means}; at the end they overlap",
             )
         )
     rows.append(
         ("loop", f"{loop(summary)}, {int(summary.attrs['ranks'])} ranks, iteration "
-         f"{format_duration(float(summary['clean_iteration']))} (median); keeping its times costs "
+         f"{format_duration(float(summary['clean_iteration']))} (median); recording its times costs "
          f"{_share(summary, 'keeping_share')}, 95 %: {_interval(summary, 'keeping')}")
     )  # fmt: skip
     return Table("", ("", ""), rows)
@@ -501,7 +506,7 @@ def _size(summary: xr.Dataset) -> str:
 
 
 def values(summary: xr.Dataset) -> dict[str, Any]:
-    """What --json tells: the first variant's numbers, and all of them under `variants`."""
+    """The values for --json: the first variant's numbers, and those of all variants under `variants`."""
     rows = [_values(summary.isel(variant=k), summary) for k in range(summary.sizes.get("variant", 0))]
     out: dict[str, Any] = {
         "alpha": float(summary.attrs["alpha"]),
@@ -555,14 +560,14 @@ def _finite(value: float) -> float | None:
 
 
 def worse(old: xr.Dataset, new: xr.Dataset, names: tuple[str, str]) -> list[Finding]:
-    """What is noisier in `new` than in `old`: more time lost in stalls with nothing on, by more than twofold."""
+    """A finding when `new` is noisier than `old`: with nothing on it loses more than twice the time in stalls."""
     before, now = (float(summary["clean_lost"]) for summary in (old, new))
     if not (math.isfinite(before) and math.isfinite(now)) or now <= max(2 * before, 0.005):
         return []
     return [
         Finding(
             "noise.noisier",
-            f"{format_share(now)} of the time is lost in stalls with nothing on, in {names[0]} it was "
+            f"with nothing on, stalls took {format_share(now)} of the time; in {names[0]} they took "
             f"{format_share(before)}",
             {"lost": now, "before": before},
             "sonde noise host",

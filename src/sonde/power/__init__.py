@@ -1,1 +1,1 @@
-"""power: a power budget, held over the bus."""
+"""power: a power budget for a cluster, enforced over the bus."""

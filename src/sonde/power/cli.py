@@ -24,36 +24,38 @@ from sonde.power.workflows import cli as workflows
 
 @click.group()
 def group() -> None:
-    """A power budget that is held over the bus: daemons, their budget, and what they did."""
+    """A power budget that is enforced over the bus: its daemons, the budget, and reports on it."""
 
 
 @group.command()
 @common(own_config=True)
 @click.argument("role", metavar="ROLE")
 @CONFIG
-@click.option("--name", default="", metavar="NAME", help="Instead of the role's name in the file.")
+@click.option(
+    "--name", default="", metavar="NAME", help="Use this name instead of the role's name in the file."
+)
 @click.option(
     "--observe",
     is_flag=True,
-    help="Set nothing: a system-manager says what it would set, a node-manager leaves its hardware as it is.",
+    help="Change nothing: a system-manager reports what it would set, a node-manager leaves its hardware unchanged.",
 )
-@click.option("--restore", is_flag=True, help="node-manager: in the end set what was there before it.")
+@click.option("--restore", is_flag=True, help="node-manager: restore the earlier settings at the end.")
 @click.option("--with-parent", is_flag=True, help="End when standard input ends.")
 def serve(
     role: str, config_path: Path, name: str, observe: bool, restore: bool, with_parent: bool
 ) -> Outcome:
-    """Be one of the power stack's daemons, until it is told to end.
+    """Run one of the power stack's daemons until a signal ends it.
 
     \b
     Events go to stdout as JSON lines, the log to stderr. Roles:
       node-manager      one on each node: reads and caps its hardware
-      system-manager    one for the cluster, and standbys: holds the budget
-      mqtt-bridge       to and from an MQTT broker
-      monitor           hears all telemetry: history, metrics, live page
+      system-manager    one for the cluster, and standbys: enforces the budget
+      mqtt-bridge       connects the stack to an MQTT broker
+      monitor           receives all telemetry: history, metrics, live page
       job-scheduler     queues jobs, and starts them under the budget
-      resource-manager  gives jobs nodes, cores, memory; limits of racks
+      resource-manager  allocates nodes, cores, memory; limits of racks
       job-manager       starts jobs, meters them, steers them to targets
-      workflow-engine   jobs that wait for each other
+      workflow-engine   runs jobs that depend on each other
 
     \b
     sonde power serve monitor --config power.toml
@@ -63,9 +65,9 @@ def serve(
         from sonde.core.launch import libexec
 
         program = libexec() / "sonde-powerd"
-        words = [str(program), role, "--config", str(config_path)]
-        words += ["--name", name] if name else []
-        words += [
+        command = [str(program), role, "--config", str(config_path)]
+        command += ["--name", name] if name else []
+        command += [
             flag
             for flag, given in (
                 ("--observe", observe),
@@ -75,12 +77,12 @@ def serve(
             if given
         ]
         try:
-            os.execv(program, words)
+            os.execv(program, command)
         except OSError as error:
             raise EnvironmentFailure(
                 "power.not_built",
-                f"{program} cannot be started: {error.strerror}",
-                "'sonde doctor' says what to install; then 'make setup' builds it",
+                f"cannot start {program}: {error.strerror}",
+                "'sonde doctor' shows what to install; then 'make setup' builds it",
             ) from None
     from sonde.power.stack.run_bus import load
 
@@ -91,7 +93,7 @@ def serve(
         if error.name != module_of(role):
             raise
         raise EnvironmentFailure(
-            "power.no_role", f"this build of Sonde has no {role}: {ROLES[role]}", "install a newer one"
+            "power.no_role", f"this build of Sonde has no {role}: {ROLES[role]}", "install a newer version"
         ) from None
     return Outcome("power", "serve", stream=module.serve(stack, name, with_parent), meant=True)
 

@@ -1,4 +1,4 @@
-"""Options that several verbs of this room have."""
+"""Options that several commands of this room share."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class Part(HouseType):
         if not 0 < value < 1:
             raise UsageError(
                 "power.bad_share",
-                f"'{text}' is no part of a budget; allowed: above 0% and below 100%",
+                f"'{text}' is not a share of a budget; allowed: above 0% and below 100%",
                 "write it like 20% or 0.2",
             )
         return value
 
 
 class Span(Duration):
-    """A time span; of this room also "30m", as operators write it. Value: float, s."""
+    """A time span; this room also accepts "30m", as operators write it. Value: float, s."""
 
     def read(self, text: str) -> float:
         minutes = re.fullmatch(r"\s*[0-9.]+m\s*", text, re.ASCII)
@@ -50,7 +50,7 @@ class Span(Duration):
 
 
 def _named(context: click.Context, param: click.Parameter, value: Path) -> Path:
-    """What the console's --config does besides: says which command runs."""
+    """The extra work of the console's --config: recording which command runs."""
     context.ensure_object(Settings).command = context.command_path.split()[1:]
     return value
 

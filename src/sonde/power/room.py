@@ -1,4 +1,4 @@
-"""power: can a power budget be held over the bus?"""
+"""power: is a power budget held over the bus?"""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class PowerRoom(Room):
 
     name = "power"
     title = "Power"
-    help = "A power budget over the bus: held, watched, judged."
+    help = "A power budget over the bus: enforced, monitored, checked."
     any_of = ("power",)
     all_of = ("netcdf", "bus")
     asks = ("power", "bus")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     "--static",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Also write every figure there, for papers.",
+    help="Also write every figure to DIR, for papers.",
 )
 @click.option(
     "--format", "form", default="pdf", show_default=True, metavar="png|svg|pdf", help="Format of --static."
@@ -41,8 +41,8 @@ def command(
 ) -> Outcome:
     """One self-contained HTML page from datasets: verdict, machine, findings, figures, method.
 
-    The page asks nothing of any network and can be mailed or archived as it is. Without --output it is named
-    after the dataset, or report.html where there are several.
+    The page needs no network and can be mailed or archived as it is. Without --output it is named after the dataset, or
+    report.html if there are several.
 
     \b
     sonde report net-alpha-20261120T214757Z-3f9a.nc
@@ -91,15 +91,15 @@ def command(
 
 
 def _named(files: tuple[Path, ...]) -> dict[str, Path]:
-    """Files by a name that tells them apart: the file's own, or its path where two share it."""
+    """Files by distinct names: the file's own name, or its path if two files share the name."""
     names = [file.name for file in files]
-    made: dict[str, Path] = {}
+    named: dict[str, Path] = {}
     for file in files:
         name = file.name if names.count(file.name) == 1 else str(file)
-        if name in made:
+        if name in named:
             raise UsageError("report.twice", f"'{file}' is given twice", "name each dataset once")
-        made[name] = file
-    return made
+        named[name] = file
+    return named
 
 
 def _positions(at: tuple[str, ...]) -> dict[str, str]:
@@ -113,7 +113,7 @@ def _positions(at: tuple[str, ...]) -> dict[str, str]:
 
 
 def _move(report: Report, where: dict[str, str]) -> None:
-    """Starts the controls at asked positions; a figure without that position keeps its own.
+    """Start the controls at the requested positions; a figure without that position keeps its own.
 
     Raises
     ------
@@ -128,7 +128,7 @@ def _move(report: Report, where: dict[str, str]) -> None:
         if dim not in movable:
             raise UsageError(
                 "report.no_such_dim",
-                f"--at {dim}={value}: no figure moves along '{dim}'{nearest(dim, movable)}",
+                f"--at {dim}={value}: no figure has a control along '{dim}'{nearest(dim, movable)}",
                 f"allowed: {', '.join(movable)}" if movable else "",
             )
         refusal: DataError | None = None

@@ -1,4 +1,4 @@
-"""From datasets to a Report: each room says its section, the datasets say what ran and where. Pure."""
+"""From datasets to a Report: each room gives its section, the datasets describe the runs and the machines. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sonde.report.page import Report
 if TYPE_CHECKING:
     import xarray as xr
 
-# Root attributes that tell of the run; all others, and /env, tell of the machine. Order is that of the page.
+# Root attributes that describe the run; all others, and /env, describe the machine. The order is that of the page.
 RUN = {
     "command": "command",
     "created_utc": "started",
@@ -40,7 +40,7 @@ RUN = {
     "schema": "schema",
     "sonde_version": "Sonde",
 }
-# Of the machine, what a reader asks first
+# Attributes of the machine that readers look for first
 FIRST = [
     "hostlist",
     "hostname",
@@ -84,10 +84,10 @@ ACRONYMS = {
     "hostlist": "hosts",
     "hostname": "host",
 }
-YES_NO = ("complete", "oversubscribed", "crowded_kernel")  # truths that NetCDF keeps as 0 and 1
-ROUNDED = ("memory_b", "memory_bytes")  # a machine's memory is never wanted to the byte
-STRUCTURED = 120  # characters from which on JSON in an attribute is for programs
-LONGEST = 600  # characters of one value; a list of all kernel flags tells a reader nothing
+YES_NO = ("complete", "oversubscribed", "crowded_kernel")  # truth values that NetCDF stores as 0 and 1
+ROUNDED = ("memory_b", "memory_bytes")  # nobody needs a machine's memory to the byte
+STRUCTURED = 120  # JSON in an attribute is for programs from this length on, in characters
+LONGEST = 600  # characters of one value; a list of all kernel flags does not help a reader
 
 
 def collect(
@@ -96,9 +96,9 @@ def collect(
     title: str = "",
     paths: Mapping[str, str] | None = None,
 ) -> Report:
-    """The report of some datasets, each under its name, in their order.
+    """The report about some datasets, each under its name, in their order.
 
-    paths: name -> what to type for the file, where that is not its name.
+    paths: name -> the path of the file for commands, if it is not the name.
 
     Raises
     ------
@@ -108,9 +108,9 @@ def collect(
     warnings: dict[tuple[str, str], Warning] = {}
     told_by: dict[tuple[str, str], list[str]] = {}
     for name, tree in trees.items():
-        made = section(name, tree, (paths or {}).get(name, name))
-        sections.append(made)
-        for warning in [*dataset.warnings_of(tree), *made.warnings]:
+        part = section(name, tree, (paths or {}).get(name, name))
+        sections.append(part)
+        for warning in [*dataset.warnings_of(tree), *part.warnings]:
             key = (warning.code, warning.evidence)
             warnings.setdefault(key, warning)
             if name not in told_by.setdefault(key, []):
@@ -121,10 +121,10 @@ def collect(
         verdict=page.verdict_of(sections),
         sections=sections,
         machine=page.merge_machines(machines),
-        runs=[run(name, tree, made) for (name, tree), made in zip(trees.items(), sections)],
+        runs=[run(name, tree, part) for (name, tree), part in zip(trees.items(), sections)],
         warnings=list(warnings.values()),
         told_by={key: names for key, names in told_by.items() if len(names) < len(trees)},
-        method=page.merge_methods(made.method for made in sections),
+        method=page.merge_methods(part.method for part in sections),
         generated_by=f"Sonde {sonde.__version__}",
         created_utc=created_utc,
         measured_utc=_span(str(dataset.attrs(tree).get("created_utc", "")) for tree in trees.values()),
@@ -132,14 +132,14 @@ def collect(
 
 
 def _span(times: Iterable[str]) -> str:
-    """ "2026-11-20 21:47 UTC", or the first and the last of several."""
+    """ "2026-11-20 21:47 UTC", or the first and the last of several times."""
     known = sorted(one for one in times if one)
     ends = list(dict.fromkeys(known[:1] + known[-1:]))
     return " to ".join(f"{one[:10]} {one[11:16]} UTC" for one in ends)
 
 
 def section(name: str, tree: xr.DataTree, path: str = "") -> Section:
-    """What the dataset's room says of it. path: what to type for the file, if not `name`.
+    """The section of the dataset's room. path: the path of the file for commands, if not `name`.
 
     Raises
     ------
@@ -150,62 +150,62 @@ def section(name: str, tree: xr.DataTree, path: str = "") -> Section:
     if known is None:
         raise DataError(
             "report.no_figures",
-            f"'{name}' is of room '{room}', of which this Sonde {sonde.__version__} draws nothing",
-            "a newer Sonde may; 'sonde data convert' reads the file meanwhile",
+            f"'{name}' belongs to the room '{room}', for which this Sonde {sonde.__version__} has no figures",
+            "use a newer Sonde, or read the file with 'sonde data convert'",
         )
-    made = known.section(tree, path or name)
+    part = known.section(tree, path or name)
     if (reason := str(tree.attrs.get("stop_reason"))) in ("interrupted", "killed"):
-        made.verdict = f"{reason.capitalize()} before its end: {made.verdict}"
-    return made
+        part.verdict = f"{reason.capitalize()} before its end: {part.verdict}"
+    return part
 
 
 def run(name: str, tree: xr.DataTree, section: Section) -> dict[str, str]:
-    """One dataset's row of "What ran": its command first, then its name and what its root attributes tell."""
+    """One dataset's row of "What ran": its command first, then its name and its root attributes."""
     attributes = dataset.attrs(tree)
-    told = {}
+    row = {}
     if attributes.get("command"):
-        told["command"] = str(attributes["command"])
-    told["dataset"] = name
+        row["command"] = str(attributes["command"])
+    row["dataset"] = name
     for key, label in RUN.items():
         nothing = ("none",) if key == "job_id" else ()
         if key not in ("command", *section.untold) and attributes.get(key) not in (None, "", *nothing):
-            told[label] = _text(key, attributes[key])
-    return told | section.runs
+            row[label] = _text(key, attributes[key])
+    return row | section.runs
 
 
 def machine(tree: xr.DataTree) -> dict[str, str]:
-    """The machine as a dataset found it: root attributes that are not the run's, then /env.
+    """The machine as a dataset describes it: root attributes that do not belong to the run, then /env.
 
-    What a reader asks first stands first; what the dataset says is not known is named at the end.
+    The attributes that readers look for first come first; unknown ones are listed at the end.
     """
-    told: dict[str, str] = {}
+    description: dict[str, str] = {}
     unknown: list[str] = []
 
-    def tell(key: str, value: Any, label: str = "", unit: str = "") -> None:
+    def add(key: str, value: Any, label: str = "", unit: str = "") -> None:
         label = label or _label(key)
         if value == "unknown":
             unknown.append(label)
         elif value not in (None, "", []) and not _structured(value):
-            told.setdefault(label, _text(key, value, unit))
+            description.setdefault(label, _text(key, value, unit))
 
     attributes = dataset.attrs(tree)
     known = find_room(dataset.schema_of(tree)[0])
     silent = {"kind"} | (known.silent if known is not None else frozenset())
     for key in sorted(attributes, key=lambda k: FIRST.index(k) if k in FIRST else len(FIRST)):
         if key not in RUN and key not in silent:
-            tell(key, attributes[key])
+            add(key, attributes[key])
     if "env" in tree.children:
         env = tree.children["env"]
         for key, value in dataset.attrs(env).items():
-            tell(key, value)
+            add(key, value)
         for name, variable in env.to_dataset(inherit=False).variables.items():
             if variable.size and variable.ndim <= 1 and name not in env.dims:
                 values = list(dict.fromkeys(variable.values.ravel().tolist()))
                 label = str(variable.attrs.get("long_name", ""))
-                tell(str(name), values, label, str(variable.attrs.get("units", "")))
+                add(str(name), values, label, str(variable.attrs.get("units", "")))
     if unknown:
-        told["Not known"] = ", ".join(dict.fromkeys(unknown))
-    return told
+        description["Not known"] = ", ".join(dict.fromkeys(unknown))
+    return description
 
 
 def _structured(value: Any) -> bool:
@@ -221,10 +221,10 @@ def _title(sections: list[Section], trees: Mapping[str, xr.DataTree]) -> str:
 
 
 def _label(key: str) -> str:
-    """ "clock_source" as "Clock source"; a unit at the end of a key goes into its value."""
+    """A label such as "Clock source" for "clock_source"; a unit at the end of a key goes into its value."""
     name = next((key[: -len(s)] for s in page.SUFFIXES if key.endswith(s) and len(key) > len(s)), key)
-    words = [ACRONYMS.get(w, w) for w in name.replace("-", "_").split("_") if w]
-    text = " ".join(words)
+    parts = [ACRONYMS.get(w, w) for w in name.replace("-", "_").split("_") if w]
+    text = " ".join(parts)
     return text[:1].upper() + text[1:]
 
 

@@ -1,4 +1,4 @@
-"""The report as a model: what is said, in which order; not how it looks. Pure."""
+"""The report as a model: its content and order, not its appearance. Pure."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Report:
     """One report, top to bottom: title, verdict, runs and machine, sections, warnings, method.
 
     runs: one mapping of name -> text per dataset. machine: name -> text. created_utc, generated_by: for the foot.
-    measured_utc: when the runs began. told_by: (code, evidence) of a warning -> names of the datasets it is about,
-    where not all.
+    measured_utc: the begin of the runs. told_by: (code, evidence) of a warning -> names of its datasets, if it does not
+    concern all of them.
     """
 
     title: str
@@ -53,13 +53,13 @@ class Report:
 
     @property
     def doubt(self) -> str:
-        """Why "no findings" says little, in a few words; "" where it is sound."""
+        """The reason why "no findings" says little, in a few words; "" if it is reliable."""
         doubts = list(dict.fromkeys(s.doubt for s in self.sections if s.doubt))
         return "; ".join(doubts[:2])
 
 
 def verdict_of(sections: Sequence[Section]) -> str:
-    """The report's one sentence: the only section's own verdict, or how many findings there are and where."""
+    """The report's one sentence: the verdict of the only section, or the number of findings and their places."""
     if not sections:
         return "Nothing was measured."
     if len(sections) == 1:
@@ -78,7 +78,7 @@ def verdict_of(sections: Sequence[Section]) -> str:
 
 @dataclass(frozen=True)
 class WarningGroup:
-    """Warnings of one code and hint: what each says, with whom it is about; `more` of them are not shown."""
+    """Warnings of one code and hint: the text of each, with the names of its datasets; `more` of them are not shown."""
 
     code: str
     hint: str
@@ -87,30 +87,30 @@ class WarningGroup:
 
     def as_one(self) -> Warning:
         """The group as one warning, for the terminal and JSON."""
-        texts = [f"{text} ({whom})" if whom else text for whom, text in self.said]
-        told = "; ".join(texts)
+        texts = [f"{text} ({names})" if names else text for names, text in self.said]
+        shown = "; ".join(texts)
         if self.more:
-            told = f"{len(texts) + self.more} of a kind: {told}; and {self.more} more"
-        return Warning(self.code, told, self.hint)
+            shown = f"{len(texts) + self.more} of one kind: {shown}; and {self.more} more"
+        return Warning(self.code, shown, self.hint)
 
 
-EXAMPLES = 3  # warnings of one kind that are shown
+EXAMPLES = 3  # number of warnings of one kind that are shown
 
 
 def group_warnings(report: Report) -> list[WarningGroup]:
-    """Warnings of one kind together, in order of first mention."""
+    """Warnings of one kind together, in order of first occurrence."""
     kinds: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for warning in report.warnings:
-        whom = ", ".join(report.told_by.get((warning.code, warning.evidence), ()))
-        kinds.setdefault((warning.code, warning.hint), []).append((whom, warning.evidence))
+        names = ", ".join(report.told_by.get((warning.code, warning.evidence), ()))
+        kinds.setdefault((warning.code, warning.hint), []).append((names, warning.evidence))
     return [
-        WarningGroup(code, hint, said[:EXAMPLES], max(0, len(said) - EXAMPLES))
-        for (code, hint), said in kinds.items()
+        WarningGroup(code, hint, texts[:EXAMPLES], max(0, len(texts) - EXAMPLES))
+        for (code, hint), texts in kinds.items()
     ]
 
 
 def split_runs(runs: Sequence[Mapping[str, str]]) -> tuple[dict[str, str], list[dict[str, str]]]:
-    """What all runs have in common, and of each what it has not; of one run everything is common."""
+    """The common part of all runs, and the rest of each; with one run everything is common."""
     if len(runs) < 2:
         return dict(runs[0]) if runs else {}, []
     names = list(dict.fromkeys(name for run in runs for name in run))
@@ -122,30 +122,30 @@ def split_runs(runs: Sequence[Mapping[str, str]]) -> tuple[dict[str, str], list[
 def anchors(sections: Sequence[Section]) -> list[str]:
     """A unique, stable HTML id per section: the room's name, then room-2, room-3 …"""
     seen: dict[str, int] = {}
-    made = []
+    ids = []
     for section in sections:
         base = slug(section.room) or "section"
         seen[base] = seen.get(base, 0) + 1
-        made.append(base if seen[base] == 1 else f"{base}-{seen[base]}")
-    return made
+        ids.append(base if seen[base] == 1 else f"{base}-{seen[base]}")
+    return ids
 
 
 def slug(text: str) -> str:
-    """Lower-case letters, digits and hyphens only: fit for an id and a file name."""
+    """Lower-case letters, digits and hyphens only: suitable for an id and a file name."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
 def evidence(finding: Finding) -> list[tuple[str, str]]:
     """Evidence as (name, text): a key's SI suffix becomes the unit of its value."""
-    told = []
+    texts = []
     for key, value in finding.evidence.items():
         name, unit = key, "B" if key in ("size", "sizes") else ""
         for suffix, known in SUFFIXES.items():
             if key.lower().endswith(suffix) and len(key) > len(suffix):
                 name, unit = key[: -len(suffix)], known
                 break
-        told.append((name.replace("_", " "), _told(value, unit)))
-    return told
+        texts.append((name.replace("_", " "), _told(value, unit)))
+    return texts
 
 
 def _told(value: Any, unit: str) -> str:
@@ -160,7 +160,7 @@ def _told(value: Any, unit: str) -> str:
 
 
 def merge_methods(lists: Iterable[Iterable[Method]]) -> list[Method]:
-    """Methods of all sections, each name once, in order of first mention."""
+    """Methods of all sections, without duplicates, in order of first occurrence."""
     merged: dict[str, Method] = {}
     for methods in lists:
         for method in methods:
@@ -169,19 +169,19 @@ def merge_methods(lists: Iterable[Iterable[Method]]) -> list[Method]:
 
 
 def merge_machines(machines: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """One description from one per dataset. What differs names its dataset.
+    """One description from one per dataset. Values that differ are shown with their dataset.
 
     machines: dataset -> (name -> text).
     """
     names = list(dict.fromkeys(k for m in machines.values() for k in m))
     merged = {}
     for name in names:
-        said = {dataset: m[name] for dataset, m in machines.items() if name in m}
-        different = list(dict.fromkeys(said.values()))
+        texts = {dataset: m[name] for dataset, m in machines.items() if name in m}
+        different = list(dict.fromkeys(texts.values()))
         if len(different) == 1:
             merged[name] = different[0]
         else:
             merged[name] = "; ".join(
-                f"{text} ({', '.join(d for d, t in said.items() if t == text)})" for text in different
+                f"{text} ({', '.join(d for d, t in texts.items() if t == text)})" for text in different
             )
     return merged

@@ -1,9 +1,9 @@
-"""Colours: safe for colour-blind readers (Okabe and Ito 2008; viridis, cividis), AA contrast for words."""
+"""Colours: safe for colour-blind readers (Okabe and Ito 2008; viridis, cividis), AA contrast for text."""
 
 from __future__ import annotations
 
-# Series: (full tone, pale tone) on light ground, then on dark ground. Okabe-Ito hues, darkened or lightened
-# to keep 3:1 against the ground; black and yellow are left out, one of them vanishes on either ground.
+# Series: (full tone, pale tone) on light ground, then on dark ground. Okabe-Ito hues, darkened or lightened to have 3:1
+# contrast against the ground; black and yellow are left out, because one of them vanishes on either ground.
 LIGHT = (
     ("#0072B2", "#7DB6DC"),
     ("#D55E00", "#F0A878"),
@@ -21,12 +21,11 @@ DARK = (
     ("#E6B84A", "#8F7228"),
 )
 
-# Codes of a status matrix. 0 means "nothing there" by convention and is grey; neighbours differ in
-# lightness too.
+# Codes of a status matrix. 0 means "no data" by convention and is grey; neighbours also differ in lightness.
 STATUS = ("#B8BEC5", "#0072B2", "#E69F00", "#D55E00", "#CC79A7", "#56B4E9", "#009E73", "#F0E442")
 
-SEQUENTIAL = "viridis"  # of delays and the like
-POWER = "cividis"  # of spectra, so that the two are not confused
+SEQUENTIAL = "viridis"  # for delays and similar values
+POWER = "cividis"  # for spectra, so that the two are not confused
 
 # Both maps at 16 even steps, by their matplotlib names. Sources: S. van der Walt, N. Smith 2015 (CC0);
 # J. R. Nunez, C. R. Anderton, R. S. Renslow, PLOS ONE 13 (2018) e0199239.
@@ -41,8 +40,8 @@ MAPS = {
     ),
 }  # fmt: skip
 
-# Of ratios: purple below, grey about the middle, orange above. ColorBrewer's PuOr (C. Brewer, Apache-2.0),
-# safe for colour-blind readers, with a middle dark enough to be told from a hole.
+# Ratios: purple below, grey about the middle, orange above. ColorBrewer's PuOr (C. Brewer, Apache-2.0), safe for
+# colour-blind readers, with a middle that is dark enough to differ from a hole.
 DIVERGING = (
     "#2d004b", "#542788", "#7564a5", "#9c93c4", "#b9b5d2", "#cfced6",
     "#e2c8a2", "#f0ac5c", "#dd7d12", "#b35806", "#7f3b08",
@@ -50,13 +49,12 @@ DIVERGING = (
 
 
 def area(hue: int) -> tuple[int, int]:
-    """Which of LIGHT or DARK an area of this hue has, and which tone: what lies side by side may need more colours than
-    lines have."""
+    """The colour index and tone of an area with this hue: adjacent areas may need more colours than lines have."""
     return hue % len(LIGHT), hue // len(LIGHT) % 2
 
 
 def status(code: int) -> str:
-    """Colour of a code; beyond the palette it begins again after the grey."""
+    """Colour of a code; codes beyond the palette start again after the grey."""
     return STATUS[code] if code < len(STATUS) else STATUS[1 + (code - 1) % (len(STATUS) - 1)]
 
 
@@ -68,11 +66,11 @@ def luminance(colour: str) -> float:
 
 
 def contrast(one: str, other: str) -> float:
-    """Contrast ratio of two colours, 1 to 21. Words need 4.5. Source: WCAG 2.1."""
+    """Contrast ratio of two colours, 1 to 21. Text needs 4.5. Source: WCAG 2.1."""
     low, high = sorted((luminance(one), luminance(other)))
     return (high + 0.05) / (low + 0.05)
 
 
 def ink_on(ground: str) -> str:
-    """Black or white, whichever is read more easily on a ground."""
+    """Black or white: the colour that is easier to read on a ground."""
     return max("#111111", "#ffffff", key=lambda ink: contrast(ink, ground))

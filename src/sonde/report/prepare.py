@@ -1,9 +1,9 @@
-"""From a Figure to what either renderer draws: checked, in readable units, thinned where there is too much.
+"""From a Figure to the input of both renderers: checked, in readable units, thinned if there are too many values.
 Pure.
 
-Every kind becomes one of seven shapes: Matrix (MATRIX, STATUS), Field (SPECTROGRAM), Chart (SERIES, CDF,
-SCATTER), Tree (DENDROGRAM), Bars (BAR), Icicle (ICICLE), Stack (STACK). Each holds `frames`: one drawing per
-combination of control positions, the last control running fastest.
+Every kind becomes one of seven shapes: Matrix (MATRIX, STATUS), Field (SPECTROGRAM), Chart (SERIES, CDF, SCATTER), Tree
+(DENDROGRAM), Bars (BAR), Icicle (ICICLE), Stack (STACK). Each contains `frames`: one drawing per combination of control
+positions, the last control running fastest.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from sonde.report import scale, thin
 if TYPE_CHECKING:
     import xarray as xr
 
-CELLS = 1_000_000  # values of one matrix figure over all its frames; beyond, cells become blocks
-CODES = 4 * CELLS  # of a status matrix: a code takes one byte where a value takes four
-EXTRAS = 2_000_000  # values of its further variables
-POINTS = 4_000  # of one curve
-ALL_POINTS = 240_000  # of one figure over all its frames
-STEPS = 1_000  # of one distribution function
-TILES = (400, 300)  # of a spectrogram
-LEAVES = 60  # of a dendrogram
-NODES = 1_000  # of an icicle
-STRETCHES = 1_000  # of a stacked area
+CELLS = 1_000_000  # largest number of values of one matrix figure over all its frames; larger ones are drawn as blocks
+CODES = 4 * CELLS  # for a status matrix: a code takes one byte, a value four
+EXTRAS = 2_000_000  # values of the further variables of a matrix
+POINTS = 4_000  # per curve
+ALL_POINTS = 240_000  # per figure over all its frames
+STEPS = 1_000  # per distribution function
+TILES = (400, 300)  # per spectrogram
+LEAVES = 60  # per dendrogram
+NODES = 1_000  # per icicle
+STRETCHES = 1_000  # per stacked area
 COLUMNS = 128  # stacked bars side by side
-BULK = 0.99  # share of samples that a reader may ask to see without the rest
+BULK = 0.99  # share of samples that a reader may view without the rest
 CLIP = 0.99  # colours of a large matrix end at this quantile: one slow link must not hide all structure
 
 REQUIRED: dict[Kind, dict[str, tuple[str, ...]]] = {
@@ -54,7 +54,7 @@ REQUIRED: dict[Kind, dict[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class Control:
-    """A slider: dim, label, the text of every position, where it starts, whether these are numbers."""
+    """A slider: dim, label, the text of every position, its start, whether the positions are numbers."""
 
     dim: str
     label: str
@@ -65,7 +65,7 @@ class Control:
 
 @dataclass(frozen=True)
 class Quantity:
-    """What an axis shows: label, SI unit of the data, shown unit, shown = value * factor."""
+    """The quantity of an axis: label, SI unit of the data, shown unit, shown = value * factor."""
 
     label: str
     si: str
@@ -73,8 +73,8 @@ class Quantity:
     factor: float
     log: bool = False
     labels: tuple[str, ...] = ()
-    least: float = 0.0  # of a matrix: share of the median that colours span to either side
-    centre: float | None = None  # and the value about which they go two ways, in the shown unit
+    least: float = 0.0  # for a matrix: share of the median that colours span to either side
+    centre: float | None = None  # the value at which the two colour scales meet, in the shown unit
 
     @property
     def title(self) -> str:
@@ -88,17 +88,17 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Told:
-    """A further variable, told of the cell that is picked. values: one (rows, cols) array per frame."""
+    """A further variable, shown for the selected cell. values: one (rows, cols) array per frame."""
 
     label: str
     unit: str
     values: list[np.ndarray]
-    words: tuple[str, ...] = ()  # of integer codes
+    words: tuple[str, ...] = ()  # names of integer codes
 
 
 @dataclass(frozen=True)
 class Names:
-    """Rows or columns of a matrix: title, the name of each, further facts as (label, text of each)."""
+    """Rows or columns of a matrix: title, the names, further facts as (label, texts)."""
 
     title: str
     each: list[str]
@@ -110,7 +110,7 @@ class Matrix:
     rows: Names
     cols: Names
     value: Quantity
-    frames: list[np.ndarray]  # (rows, cols) in the shown unit; codes as float where `words`
+    frames: list[np.ndarray]  # (rows, cols) in the shown unit; codes as float if there are `words`
     words: tuple[str, ...] = ()  # STATUS: name of each code
     counts: list[list[int]] = field(
         default_factory=list
@@ -137,8 +137,8 @@ class Field:
 class Curve:
     """One curve in shown units. tone 0 or 1: epochs alternate. low, high: ends of error bars or None.
 
-    hue: number of its colour; -1: that of its series. key: what the legend calls it and all that share it.
-    bulk: below it lie BULK of all its samples, before thinning; NaN where that is not asked.
+    hue: number of its colour; -1: that of its series. key: the name in the legend for this curve and all that share it.
+    bulk: the value below which BULK of all its samples are, before thinning; NaN if not needed.
     """
 
     name: str
@@ -155,7 +155,7 @@ class Curve:
 
     @property
     def colour(self) -> int:
-        """Number of its colour."""
+        """The number of its colour."""
         return self.series if self.hue < 0 else self.hue
 
 
@@ -167,7 +167,7 @@ class Chart:
     marks: list[tuple[float, str]]
     levels: list[tuple[float, str]]
     notes: list[str]
-    bands: list[tuple[float, float]] = field(default_factory=list)  # from which x to which, in the shown unit
+    bands: list[tuple[float, float]] = field(default_factory=list)  # (begin, end) along x, in the shown unit
     band_name: str = ""
 
 
@@ -192,12 +192,12 @@ class Bars:
 
 @dataclass(frozen=True)
 class Icicle:
-    """Nodes, a parent before those within it. told: one (nodes,) array per frame each."""
+    """Nodes, each parent before its children. told: one (nodes,) array per frame each."""
 
     value: Quantity
     labels: list[str]
     parents: list[int]  # -1: the root, node 0
-    hues: list[int]  # -1: none
+    hues: list[int]  # -1: no colour
     hue_names: tuple[str, ...]
     frames: list[np.ndarray]  # (nodes,) in the shown unit
     told: list[Told]
@@ -205,19 +205,19 @@ class Icicle:
 
     @property
     def depth(self) -> int:
-        """Nodes one within another, the root counted."""
+        """The number of levels, including the root."""
         return max(self.levels) + 1
 
     @property
     def levels(self) -> list[int]:
-        """Of each node: nodes around it."""
+        """The level of each node: the number of its ancestors."""
         levels: list[int] = []
         for parent in self.parents:
             levels.append(0 if parent < 0 else levels[parent] + 1)
         return levels
 
     def own(self, frame: int) -> np.ndarray:
-        """Of each node what is in none of those within it, in the shown unit."""
+        """The part of each node's value that is in none of its children, in the shown unit."""
         own = self.frames[frame].copy()
         np.subtract.at(own, self.parents[1:], self.frames[frame][1:])
         return np.maximum(own, 0)
@@ -225,17 +225,17 @@ class Icicle:
 
 @dataclass(frozen=True)
 class Stack:
-    """Parts upon another: areas over edges, or bars of names. apart: each part in a panel of its own."""
+    """Parts on top of each other: areas over edges, or bars with names. apart: each part in its own panel."""
 
     x: Quantity
     y: Quantity
     parts: list[str]
     hues: list[int]
-    edges: np.ndarray | None  # of areas: begins of the stretches and the end of the last, in the shown unit
-    names: list[str]  # of bars
+    edges: np.ndarray | None  # for areas: begins of the stretches and the end of the last, in the shown unit
+    names: list[str]  # for bars
     frames: list[np.ndarray]  # (part, x) in the shown unit
     tips: list[np.ndarray] | None
-    headings: list[list[str]]  # per frame, of each part where apart, else none
+    headings: list[list[str]]  # per frame and part if apart, else empty
     notes: list[str]
 
     @property
@@ -244,11 +244,11 @@ class Stack:
 
 
 def check(figure: Figure) -> None:
-    """Refuses a figure whose data is not what its kind needs.
+    """Refuse a figure whose data does not fit its kind.
 
     Raises
     ------
-    DataError  report.figure_data: a variable or dim is missing or one too many; names what the kind needs.
+    DataError  report.figure_data: a variable or dim is missing or superfluous; the text names the required ones.
     """
 
     def bad(what: str) -> DataError:
@@ -263,7 +263,7 @@ def check(figure: Figure) -> None:
     moved = [c.dim for c in figure.controls]
     for dim in moved:
         if dim not in figure.data.dims:
-            raise bad(f"its control moves along '{dim}', which the data does not have")
+            raise bad(f"its control moves along '{dim}', which is not in the data")
         if figure.data.sizes[dim] == 0:
             raise bad(f"its control moves along '{dim}', which is empty")
     for name, dims in REQUIRED[figure.kind].items():
@@ -286,7 +286,7 @@ def check(figure: Figure) -> None:
             or parent.max() >= parent.size
             or _circles(parent)
         ):
-            raise bad("its nodes are no tree of one root")
+            raise bad("its nodes do not form a tree with one root")
     if figure.kind is Kind.STACK and "x" not in figure.data.coords:
         raise bad("its coordinate 'x' is missing")
     if figure.kind is Kind.STATUS and not _axis(figure, "value").labels:
@@ -294,7 +294,7 @@ def check(figure: Figure) -> None:
 
 
 def _circles(parent: np.ndarray) -> bool:
-    """Whether some node is within itself: however often one goes up from it, there is a node around."""
+    """Whether the parents form a loop."""
     around = parent.copy()
     for _ in range(parent.size.bit_length()):
         around = np.where(around >= 0, around[around], -1)
@@ -303,7 +303,7 @@ def _circles(parent: np.ndarray) -> bool:
 
 def controls(figure: Figure) -> list[Control]:
     """The figure's sliders with the text of every position."""
-    made = []
+    sliders = []
     for slider in figure.controls:
         n = figure.data.sizes[slider.dim]
         if slider.dim in figure.data.coords:
@@ -313,12 +313,12 @@ def controls(figure: Figure) -> list[Control]:
             texts = [scale.quantity(v, unit) if numeric else str(v) for v in coordinate.values]
         else:
             numeric, texts = True, [str(k) for k in range(n)]
-        made.append(
+        sliders.append(
             Control(
                 slider.dim, capital(slider.label), tuple(texts), min(max(slider.start, 0), n - 1), numeric
             )
         )
-    return made
+    return sliders
 
 
 def at_frame(figure: Figure) -> Iterator[xr.Dataset]:
@@ -329,7 +329,7 @@ def at_frame(figure: Figure) -> Iterator[xr.Dataset]:
 
 
 def start_frame(figure: Figure) -> int:
-    """Index into frames of the position every control starts at."""
+    """The index of the frame at the start positions of all controls."""
     index = 0
     for control in controls(figure):
         index = index * len(control.positions) + control.start
@@ -339,12 +339,12 @@ def start_frame(figure: Figure) -> int:
 def at(figure: Figure, where: Mapping[str, str]) -> Figure:
     """The figure with its controls starting at named positions.
 
-    where: dim -> text of the position, or the coordinate's bare value ("1024" for 1 KiB). Dims it does not
-    have are left alone.
+    where: dim -> text of the position, or the coordinate's bare value ("1024" for 1 KiB). Dims that the figure does not
+    have are ignored.
 
     Raises
     ------
-    DataError  report.no_such_position: lists the positions there are.
+    DataError  report.no_such_position: lists the valid positions.
     """
     sliders = []
     for slider, control in zip(figure.controls, controls(figure)):
@@ -371,7 +371,7 @@ def _axis(figure: Figure, role: str) -> Axis:
 
 
 def _quantity(axis: Axis, values: Any) -> Quantity:
-    # Whole bytes up to 8 KiB on a linear axis: nobody reads 0.39 KiB as the 400 B that were asked for
+    # Whole bytes up to 8 KiB on a linear axis: nobody recognises the requested 400 B in 0.39 KiB
     few = axis.unit == "B" and not axis.log
     chosen = scale.choose(np.asarray(values, float) / 8 if few else values, axis.unit)
     si = "" if axis.unit == "1" else axis.unit
@@ -401,15 +401,15 @@ def _names(figure: Figure, dim: str) -> Names:
         if variable.dims == (dim,) and name != dim:
             label = str(variable.attrs.get("long_name", name))
             unit = str(variable.attrs.get("units", ""))
-            told = [scale.quantity(v, unit) for v in variable.values]
-            if any(told):
-                facts.append((label, told))
+            texts = [scale.quantity(v, unit) for v in variable.values]
+            if any(texts):
+                facts.append((label, texts))
     return Names(capital(axis.label), each, facts)
 
 
 def _told(figure: Figure, budget: int) -> tuple[list[Told], list[str]]:
     moved = [c.dim for c in figure.controls]
-    told: list[Told] = []
+    variables: list[Told] = []
     left: list[str] = []
     used = 0
     for name, variable in figure.data.variables.items():
@@ -421,18 +421,18 @@ def _told(figure: Figure, budget: int) -> tuple[list[Told], list[str]]:
             left.append(str(variable.attrs.get("long_name", name)))
             continue
         values = [np.asarray(f[name].transpose("row", "col").values) for f in at_frame(figure)]
-        told.append(_one_told(str(name), variable, values))
-    return told, left
+        variables.append(_one_told(str(name), variable, values))
+    return variables, left
 
 
 def _one_told(name: str, variable: xr.Variable, values: list[np.ndarray]) -> Told:
-    words = str(variable.attrs.get("flag_meanings", "")).split()
+    names = str(variable.attrs.get("flag_meanings", "")).split()
     unit = str(variable.attrs.get("units", ""))
     return Told(
         str(variable.attrs.get("long_name", name)),
-        "" if unit == "1" else unit,  # udunits' name for none
+        "" if unit == "1" else unit,  # udunits' name for "no unit"
         values,
-        tuple(w.replace("_", " ") for w in words),
+        tuple(w.replace("_", " ") for w in names),
     )
 
 
@@ -449,7 +449,7 @@ def _block_names(names: Names, block: int) -> Names:
 
 
 def matrix(figure: Figure) -> Matrix:
-    """MATRIX or STATUS, thinned to blocks beyond CELLS values."""
+    """MATRIX or STATUS, reduced to blocks beyond CELLS values."""
     check(figure)
     axis = _axis(figure, "value")
     status = figure.kind is Kind.STATUS
@@ -458,18 +458,20 @@ def matrix(figure: Figure) -> Matrix:
     rows, cols = _names(figure, "row"), _names(figure, "col")
     block = thin.block_size(n_rows, n_cols, len(raw), CODES if status else CELLS)
     notes = []
-    words: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
     counts: list[list[int]] = []
     tips: list[np.ndarray] | None = None
 
     if status:
         highest = max(int(r.max(initial=0)) for r in raw)
-        words = axis.labels + tuple(f"code {k}" for k in range(len(axis.labels), highest + 1))
-        counts = [[int(np.count_nonzero(r == k)) for k in range(len(words))] for r in raw]
+        names = axis.labels + tuple(f"code {k}" for k in range(len(axis.labels), highest + 1))
+        counts = [[int(np.count_nonzero(r == k)) for k in range(len(names))] for r in raw]
         quantity = Quantity(axis.label, "", "", 1.0)
         if block > 1:
             frames = [thin.rarest(r, block) for r in raw]
-            notes.append(_block_note(n_rows, n_cols, block, "Each shows the rarest state among its cells."))
+            notes.append(
+                _block_note(n_rows, n_cols, block, "Each block shows the rarest state among its cells.")
+            )
         else:
             frames = [np.where(r < 0, np.nan, r.astype(float)) for r in raw]
     else:
@@ -478,34 +480,39 @@ def matrix(figure: Figure) -> Matrix:
         )
         frames = [np.asarray(r, float) * quantity.factor for r in raw]
         if axis.log and (lost := sum(int(np.count_nonzero(f <= 0)) for f in frames)):
-            notes.append(f"{scale.number(lost)} cells at or below zero have no place on a logarithmic scale.")
+            notes.append(
+                f"{scale.number(lost)} cells at or below zero cannot be shown on a logarithmic scale."
+            )
             frames = [np.where(f > 0, f, np.nan) for f in frames]
 
     if block == 1:
-        told, left = _told(figure, EXTRAS)
+        tip_variables, left = _told(figure, EXTRAS)
         if left:
-            notes.append("Too large to tell of every cell here, see the dataset: " + ", ".join(left) + ".")
+            notes.append("Too large to show for every cell, see the dataset: " + ", ".join(left) + ".")
         if "text" in figure.data and n_rows * n_cols * len(raw) <= 40_000:
             tips = [
                 np.asarray(f["text"].transpose("row", "col").values).astype(str) for f in at_frame(figure)
             ]
     else:
-        told = []
+        tip_variables = []
         rows, cols = _block_names(rows, block), _block_names(cols, block)
         if not status:
             reduced = [thin.unusual(f, block, axis.log) for f in frames]
             frames = [r[0] for r in reduced]
-            told = [
+            tip_variables = [
                 Told("smallest in the block", axis.unit, [r[1] / quantity.factor for r in reduced]),
                 Told("largest in the block", axis.unit, [r[2] / quantity.factor for r in reduced]),
             ]
             notes.append(
                 _block_note(
-                    n_rows, n_cols, block, "Each shows its value furthest from the median of all cells."
+                    n_rows,
+                    n_cols,
+                    block,
+                    "Each block shows its value that is furthest from the median of all cells.",
                 )
             )
     least = [float(f["least"]) if "least" in f else quantity.least for f in at_frame(figure)]
-    return Matrix(rows, cols, quantity, frames, words, counts, tips, told, block, notes, least)
+    return Matrix(rows, cols, quantity, frames, names, counts, tips, tip_variables, block, notes, least)
 
 
 def _block_note(rows: int, cols: int, block: int, how: str) -> str:
@@ -517,8 +524,9 @@ def _block_note(rows: int, cols: int, block: int, how: str) -> str:
 
 @dataclass(frozen=True)
 class Ends:
-    """Where a colour scale begins and ends, whether values lie below and above, and whether it was widened
-    beyond its values."""
+    """The begin and the end of a colour scale, whether there are values below and above, and whether it was widened
+    beyond its values.
+    """
 
     low: float
     high: float
@@ -528,11 +536,11 @@ class Ends:
 
 
 def colour_ends(z: np.ndarray, floor: float = 0.0) -> Ends:
-    """Colour range of values z: all of them, or up to the CLIP quantile where the rest is far out.
+    """Colour range of values z: all of them, or up to the CLIP quantile if the rest is far away.
 
-    z: any shape, NaN left out; logarithms where the scale is logarithmic. floor: quantile at which the
-    lower end may be clipped too; powers of a spectrum have a long tail towards nothing. Without values: 0
-    to 1; with one: just it.
+    z: any shape, without NaN; logarithms if the scale is logarithmic. floor: quantile at which the lower end may be
+    clipped too; powers of a spectrum have a long tail towards zero. Without values: 0 to 1; with one value: only this
+    value.
     """
     finite = z[np.isfinite(z)]
     if finite.size == 0:
@@ -549,7 +557,7 @@ def colour_ends(z: np.ndarray, floor: float = 0.0) -> Ends:
 
 
 def matrix_ends(q: Quantity, z: np.ndarray, least: float | None = None) -> Ends:
-    """Colour range of a matrix's values z, log10 where q.log: not narrower than least, even about q.centre.
+    """Colour range of a matrix's values z, log10 where q.log: not narrower than least, symmetric about q.centre.
 
     least: share of the median to either side; None is q.least. Without values: 0 to 1.
     """
@@ -571,7 +579,7 @@ def matrix_ends(q: Quantity, z: np.ndarray, least: float | None = None) -> Ends:
 
 
 def spectrogram(figure: Figure) -> Field:
-    """SPECTROGRAM, thinned to tiles that show their largest power."""
+    """SPECTROGRAM, reduced to tiles that show their largest power."""
     check(figure)
     frames, notes, shape = [], [], (1, 1)
     xs = ys = np.empty(0)
@@ -592,7 +600,7 @@ def spectrogram(figure: Figure) -> Field:
     if shape != (1, 1):
         notes.append(
             f"{scale.number(n_x)} × {scale.number(n_y)} powers are drawn as tiles of "
-            f"{shape[0]} × {shape[1]}; each shows its largest."
+            f"{shape[0]} × {shape[1]}; each tile shows its largest power."
         )
         xs, ys = xs[:: shape[0]], ys[:: shape[1]]
     return Field(x, y, power_q, xs * x.factor, ys * y.factor, [f * power_q.factor for f in frames], notes)
@@ -613,23 +621,23 @@ def _lines(data: xr.Dataset, name: str) -> list[tuple[float, str]]:
     if name not in data.variables:
         return []
     values = np.atleast_1d(data[name].values).astype(float)
-    words = data[f"{name}_name"].values if f"{name}_name" in data.variables else [""] * values.size
-    return [(float(v), str(w)) for v, w in zip(values, words) if np.isfinite(v)]
+    names = data[f"{name}_name"].values if f"{name}_name" in data.variables else [""] * values.size
+    return [(float(v), str(w)) for v, w in zip(values, names) if np.isfinite(v)]
 
 
 def _bands(data: xr.Dataset) -> list[tuple[float, float]]:
-    """Where the ground is shaded; bands that touch are one, or their edges would be drawn twice."""
+    """The shaded ranges; adjacent bands are merged, because otherwise their edges would be drawn twice."""
     if "band" not in data.variables:
         return []
     ends = np.asarray(data["band"].transpose("band", "end").values, float)
     ends = ends[np.isfinite(ends).all(axis=1) & (ends[:, 0] < ends[:, 1])]
-    made: list[tuple[float, float]] = []
+    merged: list[tuple[float, float]] = []
     for low, high in ends[np.argsort(ends[:, 0], kind="stable")].tolist():
-        if made and low <= made[-1][1]:
-            made[-1] = (made[-1][0], max(made[-1][1], high))
+        if merged and low <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], high))
         else:
-            made.append((low, high))
-    return made
+            merged.append((low, high))
+    return merged
 
 
 def chart(figure: Figure) -> Chart:
@@ -648,7 +656,7 @@ def chart(figure: Figure) -> Chart:
             frames, lost = _positive(frames, part)
             if lost:
                 notes[
-                    f"{scale.number(lost)} points at or below zero have no place on the logarithmic axis."
+                    f"{scale.number(lost)} points at or below zero cannot be shown on the logarithmic axis."
                 ] = None
     quantities = [
         _quantity(a, np.concatenate([getattr(c, part) for f in frames for c in f] or [np.empty(0)]))
@@ -676,20 +684,20 @@ def chart(figure: Figure) -> Chart:
 
 def _positive(frames: list[list[Curve]], part: str) -> tuple[list[list[Curve]], int]:
     lost = 0
-    kept = []
+    remaining = []
     for f in frames:
         curves = []
         for c in f:
             values = getattr(c, part)
-            good = ~(values <= 0)  # NaN stays: it separates
+            good = ~(values <= 0)  # NaN stays: it separates curves
             lost += int(np.count_nonzero(~good))
             c = replace(c, x=c.x[good], y=c.y[good])
             if c.low is not None and c.high is not None:
                 low, high = c.low[good], c.high[good]
                 c = replace(c, low=np.where(low > 0, low, np.nan) if part == "y" else low, high=high)
             curves.append(c)
-        kept.append(curves)
-    return kept, lost
+        remaining.append(curves)
+    return remaining, lost
 
 
 def _row(data: xr.Dataset, name: str, k: int, dim: str) -> np.ndarray:
@@ -710,24 +718,24 @@ def _samples(data: xr.Dataset, most: int, notes: dict[str, None]) -> list[Curve]
         group = None if group is None else group[good]
         finite = y[np.isfinite(y)]
         bulk = float(np.quantile(finite, BULK)) if finite.size else float("nan")
-        kept = thin.envelope(y, most, group)
-        if kept.size < y.size:
+        chosen = thin.envelope(y, most, group)
+        if chosen.size < y.size:
             length = int(np.ceil(y.size / max(1, most // 2)))
             notes[
                 f"Drawn as the smallest and the largest of every {scale.number(length)} samples; "
                 "all are in the dataset."
             ] = None
         x_all, y_all = x, y
-        x, y = x[kept], y[kept]
+        x, y = x[chosen], y[chosen]
         if group is None:
             curves.append(Curve(name, x, y, "samples", k, bulk=bulk))
             continue
         middle = _middle(name, x_all, y_all, group, k)
-        group = group[kept]
+        group = group[chosen]
         order = np.cumsum(np.concatenate([[0], np.diff(group) != 0])) if group.size else group
         for tone in (0, 1):
             mine = np.flatnonzero(order % 2 == tone)
-            # a hole between two stretches keeps the line from bridging the other tone's epoch
+            # A hole between two stretches keeps the line from bridging the other tone's epoch
             holes = np.flatnonzero(np.diff(order[mine])) + 1 if mine.size else mine
             curves.append(
                 Curve(
@@ -744,7 +752,7 @@ def _samples(data: xr.Dataset, most: int, notes: dict[str, None]) -> list[Curve]
     return curves
 
 
-MIDDLES = 2_000  # medians of groups that one series shows at most
+MIDDLES = 2_000  # largest number of group medians in one series
 MIDDLE = "median of each epoch"
 
 
@@ -771,16 +779,16 @@ def _dressed(data: xr.Dataset, curves: list[Curve]) -> list[Curve]:
 
 
 def keys(curves: Sequence[Curve]) -> dict[str, Curve]:
-    """The keys of curves in order of mention, each with its first curve."""
-    made: dict[str, Curve] = {}
+    """The keys of curves in order of occurrence, each with its first curve."""
+    firsts: dict[str, Curve] = {}
     for curve in curves:
         if curve.key:
-            made.setdefault(curve.key, curve)
-    return made
+            firsts.setdefault(curve.key, curve)
+    return firsts
 
 
 def own_colour(curves: Sequence[Curve], key: str) -> bool:
-    """Whether all curves of a key are drawn in one colour that was chosen for them: the legend's then, too."""
+    """Whether all curves of a key have one chosen colour, which the legend then uses too."""
     mine = {(curve.hue, curve.tone) for curve in curves if curve.key == key}
     return len(mine) == 1 and all(hue >= 0 for hue, _ in mine)
 
@@ -798,14 +806,14 @@ def _distribution(data: xr.Dataset, most: int, notes: dict[str, None]) -> list[C
         x, p = (_row(data, v, k, "point").astype(float) for v in ("x", "p"))
         good = np.isfinite(x) & np.isfinite(p)
         x, p = x[good], p[good]
-        kept = thin.steps(p, min(most, STEPS))
-        if kept.size < p.size:
+        chosen = thin.steps(p, min(most, STEPS))
+        if chosen.size < p.size:
             notes[
                 f"Distributions are drawn with {scale.number(min(most, STEPS))} steps, "
-                "closest together in the tails."
+                "which are closest in the tails."
             ] = None
         bulk = float(x[p >= BULK][0]) if style == "steps" and (p >= BULK).any() else float("nan")
-        curves.append(Curve(name, x[kept], p[kept], style, k, bulk=bulk))
+        curves.append(Curve(name, x[chosen], p[chosen], style, k, bulk=bulk))
     return curves
 
 
@@ -819,31 +827,31 @@ def _scatter(data: xr.Dataset, most: int, notes: dict[str, None]) -> list[Curve]
         if style in ("line", "dashed"):
             order = np.argsort(x, kind="stable")
             x, y, ends = x[order], y[order], {}
-        kept = thin.envelope(y, most)
-        if kept.size < y.size:
+        chosen = thin.envelope(y, most)
+        if chosen.size < y.size:
             notes[
-                f"{scale.number(y.size)} points are drawn as the smallest and the largest of every "
+                f"{scale.number(y.size)} points are reduced to the smallest and the largest of every "
                 f"{scale.number(int(np.ceil(y.size / max(1, most // 2))))}."
             ] = None
         has_ends = len(ends) == 2 and any(np.isfinite(e).any() for e in ends.values())
         curves.append(
             Curve(
                 name,
-                x[kept],
-                y[kept],
+                x[chosen],
+                y[chosen],
                 style,
                 k,
-                low=ends["low"][kept] if has_ends else None,
-                high=ends["high"][kept] if has_ends else None,
+                low=ends["low"][chosen] if has_ends else None,
+                high=ends["high"][chosen] if has_ends else None,
             )
         )
     return curves
 
 
 def focus(kind: Kind, c: Chart, curves: Sequence[Curve]) -> tuple[float, float] | None:
-    """Axis ends, in shown units, that leave the largest 1 - BULK of the samples out of sight.
+    """Axis ends, in shown units, that hide the largest 1 - BULK of the samples.
 
-    Of x for a CDF, else of y. None where those samples take little room, or there are too few to tell.
+    For x of a CDF, else for y. None if those samples need little room, or if there are too few samples to know.
     """
     part, log = ("x", c.x.log) if kind is Kind.CDF else ("y", c.y.log)
     bulks = [curve.bulk for curve in curves if curve.bulk == curve.bulk]
@@ -863,7 +871,7 @@ def focus(kind: Kind, c: Chart, curves: Sequence[Curve]) -> tuple[float, float] 
 
 
 def dendrogram(figure: Figure) -> Tree:
-    """DENDROGRAM as branches (along, height, class), upper links only beyond LEAVES leaves.
+    """DENDROGRAM as branches (along, height, class); beyond LEAVES leaves only the upper links.
 
     class: 0 above the threshold, else one more than the hue of its leaves, or 1 to 9 by branch, then 1 again.
     """
@@ -891,7 +899,7 @@ def dendrogram(figure: Figure) -> Tree:
             _leaf(f, leaf) if leaf < n else f"{int(links[leaf - n, 3])} leaves" for leaf in drawn["leaves"]
         ]
         if shrink:
-            notes = [f"Of {scale.number(n)} leaves the uppermost {LEAVES} branches are drawn."]
+            notes = [f"{scale.number(n)} leaves: only the uppermost {LEAVES} branches are drawn."]
         classes: dict[str, int] = {}
         if "hue" in f.variables and not shrink:
             for leaf, colour in zip(drawn["leaves"], drawn["leaves_color_list"]):
@@ -906,7 +914,7 @@ def dendrogram(figure: Figure) -> Tree:
 
 
 def counted(links: np.ndarray) -> np.ndarray:
-    """A linkage whose counts are of leaves, as scipy insists; a room's leaf may stand for several things."""
+    """A linkage whose counts are numbers of leaves, as scipy requires; a room's leaf may stand for several things."""
     links = np.array(links, float)
     members = [1.0] * (len(links) + 1)
     for row in links:
@@ -957,7 +965,7 @@ def bars(figure: Figure) -> Bars:
         ends = {k: v * y_q.factor for k in ("low", "high") if (v := getattr(c, k)) is not None}
         return replace(c, y=c.y * y_q.factor, **ends)
 
-    notes = ["On a logarithmic axis a bar has no true foot, so points are drawn."] if y_q.log else []
+    notes = ["A bar cannot start at zero on a logarithmic axis, so points are drawn."] if y_q.log else []
     return Bars(
         Quantity(axis.label, axis.unit, "", 1.0),
         y_q,
@@ -968,7 +976,7 @@ def bars(figure: Figure) -> Bars:
 
 
 def icicle(figure: Figure) -> Icicle:
-    """ICICLE with its largest nodes, at most NODES; what a node left out had taken stays empty."""
+    """ICICLE with its largest nodes, at most NODES; the area of a node that is left out stays empty."""
     check(figure)
     parent = np.asarray(figure.data["parent"].values, np.int64)
     frames = [np.nan_to_num(np.asarray(f["value"].values, float)) for f in at_frame(figure)]
@@ -976,43 +984,45 @@ def icicle(figure: Figure) -> Icicle:
     children: dict[int, list[int]] = {}
     for node in np.argsort(-largest, kind="stable").tolist():
         children.setdefault(int(parent[node]), []).append(node)
-    # from the largest down, so that a node is never drawn without the one around it
+    # From the largest node down, so that a node is never drawn without its parent
     waiting = [(-largest[node], node) for node in children[-1]]
-    kept: list[int] = []
-    while waiting and len(kept) < NODES:
+    chosen: list[int] = []
+    while waiting and len(chosen) < NODES:
         _, node = heapq.heappop(waiting)
-        kept.append(node)
+        chosen.append(node)
         for within in children.get(node, ()):
             heapq.heappush(waiting, (-largest[within], within))
     notes = []
-    if len(kept) < parent.size:
-        notes.append(f"Of {scale.number(parent.size)} nodes the largest {scale.number(len(kept))} are drawn.")
-    place = {node: k for k, node in enumerate(kept)}
+    if len(chosen) < parent.size:
+        notes.append(f"{scale.number(parent.size)} nodes: the largest {scale.number(len(chosen))} are drawn.")
+    place = {node: k for k, node in enumerate(chosen)}
     axis = _axis(figure, "value")
-    quantity = _quantity(axis, largest[kept[:1]])
+    quantity = _quantity(axis, largest[chosen[:1]])
     names = _axis(figure, "hue").labels
-    hues = figure.data["hue"].values[kept].tolist() if "hue" in figure.data.variables else [-1] * len(kept)
+    hues = (
+        figure.data["hue"].values[chosen].tolist() if "hue" in figure.data.variables else [-1] * len(chosen)
+    )
     moved = {c.dim for c in figure.controls}
-    told = [
-        _one_told(str(name), variable, [np.asarray(f[name].values)[kept] for f in at_frame(figure)])
+    tip_variables = [
+        _one_told(str(name), variable, [np.asarray(f[name].values)[chosen] for f in at_frame(figure)])
         for name, variable in figure.data.variables.items()
         if name not in ("parent", "value", "label", "hue")
         and {"node"} <= set(variable.dims) <= {"node", *moved}
     ]
     return Icicle(
         quantity,
-        [str(figure.data["label"].values[node]) for node in kept],
-        [place.get(int(parent[node]), -1) for node in kept],
+        [str(figure.data["label"].values[node]) for node in chosen],
+        [place.get(int(parent[node]), -1) for node in chosen],
         [int(hue) for hue in hues],
         names,
-        [f[kept] * quantity.factor for f in frames],
-        told,
+        [f[chosen] * quantity.factor for f in frames],
+        tip_variables,
         notes,
     )
 
 
 def stack(figure: Figure) -> Stack:
-    """STACK; more than STRETCHES or COLUMNS become fewer, areas by their means, bars by the highest of neighbours."""
+    """STACK, reduced to STRETCHES or COLUMNS: areas by their means, bars by the highest of neighbouring ones."""
     check(figure)
     data = figure.data
     frames = [
@@ -1028,10 +1038,10 @@ def stack(figure: Figure) -> Stack:
     if bars and where.size > COLUMNS:
         block = -(-where.size // COLUMNS)
         height = np.max([f.sum(axis=0) for f in frames], axis=0)
-        kept = [k + int(np.argmax(height[k : k + block])) for k in range(0, where.size, block)]
-        frames, where = [f[:, kept] for f in frames], where[kept]
-        tips = tips and [t[:, kept] for t in tips]
-        notes.append(f"Of every {block} neighbouring bars the highest is drawn; all are in the dataset.")
+        chosen = [k + int(np.argmax(height[k : k + block])) for k in range(0, where.size, block)]
+        frames, where = [f[:, chosen] for f in frames], where[chosen]
+        tips = tips and [t[:, chosen] for t in tips]
+        notes.append(f"Only the highest of every {block} neighbouring bars is drawn; all are in the dataset.")
     if not bars:
         edges = where.astype(float)
         last = 2 * edges[-1] - edges[-2] if edges.size > 1 else edges.sum() + 1
@@ -1069,9 +1079,9 @@ def stack(figure: Figure) -> Stack:
 
 
 def numbers(figure: Figure, frame: int | None = None) -> Table | None:
-    """What a small figure shows, as a table for readers without the drawing; None where it is not small.
+    """The content of a small figure, as a table for readers without the drawing; None if it is not small.
 
-    frame: index into frames; None is where the controls start.
+    frame: index into frames; None: the frame at the controls' start.
     """
     frame = start_frame(figure) if frame is None else frame
     if figure.kind in (Kind.MATRIX, Kind.STATUS):
@@ -1148,7 +1158,7 @@ def numbers(figure: Figure, frame: int | None = None) -> Table | None:
 
 
 def _paths(tree: Icicle, frame: int) -> Table | None:
-    """An icicle's nodes, each under the one that it is within; None where they are more than 60."""
+    """An icicle's nodes, each below its parent; None if there are more than 60."""
     if len(tree.labels) > 60:
         return None
     within: dict[int, list[int]] = {}

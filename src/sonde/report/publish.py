@@ -1,4 +1,4 @@
-"""Puts a report on disk, whole or not at all."""
+"""Write a report to disk, completely or not at all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sonde.report.page import Report
 
 
 def check(output: Path, datasets: Iterable[Path] = ()) -> None:
-    """Asks, before any work, whether a report may go to `output`.
+    """Check, before any work, whether a report may be written to `output`.
 
     Raises
     ------
@@ -22,7 +22,7 @@ def check(output: Path, datasets: Iterable[Path] = ()) -> None:
     if output.suffix == ".nc" or any(output.resolve() == file.resolve() for file in datasets):
         raise UsageError(
             "report.output_is_dataset",
-            f"--output '{output}' is the name of a dataset, which a report would overwrite",
+            f"--output '{output}' is a dataset, which the report would overwrite",
             f"--output {output.with_suffix('.html').name}",
         )
     if output.is_dir():
@@ -38,12 +38,12 @@ def check(output: Path, datasets: Iterable[Path] = ()) -> None:
 
 
 def write(report: Report, output: Path) -> None:
-    """Renders a report and puts it at `output`; what was there before stays until all of it is written.
+    """Render a report and write it to `output`; an older file stays until the new one is complete.
 
     Raises
     ------
     EnvironmentFailure  report.cannot_write.
-    DataError  report.figure_data: a figure's data is not what its kind needs.
+    DataError  report.figure_data: a figure's data does not fit its kind.
     """
     text = render_html.render(report)
     try:
@@ -56,5 +56,5 @@ def _cannot_write(output: Path, error: OSError) -> EnvironmentFailure:
     return EnvironmentFailure(
         "report.cannot_write",
         f"the report cannot be written to '{output}': {error.strerror or error}",
-        "name a place you may write to with --output FILE.html",
+        "choose a place where you can write: --output FILE.html",
     )

@@ -1,7 +1,7 @@
 """The report as one HTML file: every figure a plotly figure, drawn from data embedded in the page.
 
-The page carries plotly.js once, forbids itself every network request, and needs no script to be read:
-verdict, findings and tables are plain HTML.
+The page contains plotly.js once, forbids itself every network request, and can be read without scripts: verdict,
+findings and tables are plain HTML.
 """
 
 from __future__ import annotations
@@ -30,19 +30,18 @@ from sonde.report import page, palette, prepare, scale
 from sonde.report.page import Report
 
 TEMPLATE = Path(__file__).with_name("template")
-PANEL = 112  # px of one of several series of samples, its name included
-DEEP = 12  # nodes one within another that an icicle shows at once
-BAR = 61  # px above a matrix for its colour bar: what plotly reserves for padding, bar and ticks, and 1
+PANEL = 112  # px of one of several series of samples, with its name
+DEEP = 12  # number of levels that an icicle shows at once
+BAR = 61  # px above a matrix for its colour bar: plotly's padding, bar and ticks, plus 1
 
 
 # ---- packing ----
 
 
 def pack(values: Any, precise: bool = False) -> dict[str, Any]:
-    """An array as plotly.js reads it, {"dtype", "bdata": base64, "shape"}, in the smallest type for it.
+    """An array in the form for plotly.js, {"dtype", "bdata": base64, "shape"}, in the smallest suitable type.
 
-    values: numeric array; whole numbers become integers, others f4, or f8 where `precise`. Read back by the
-    page.
+    values: numeric array; whole numbers become integers, others f4, or f8 if `precise`. The page reads it back.
     """
     a = np.asarray(values)
     flat = a.ravel()
@@ -81,7 +80,7 @@ def pack(values: Any, precise: bool = False) -> dict[str, Any]:
 
 
 def pack_axis(values: np.ndarray) -> dict[str, Any]:
-    """An array of positions: f4 where its steps survive that, else f8."""
+    """An array of positions: f4 if that preserves its steps, else f8."""
     a = np.asarray(values, float)
     finite = a[np.isfinite(a)]
     if finite.size > 1:
@@ -93,7 +92,7 @@ def pack_axis(values: np.ndarray) -> dict[str, Any]:
 
 
 def plain(text: str) -> str:
-    """Text that plotly must not read as its HTML subset; host names and commands are not ours."""
+    """Text that plotly must not read as its HTML subset; host names and commands come from others."""
     safe = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return "&#64;" + safe[1:] if safe.startswith("@") else safe  # "@" would begin a theme token
 
@@ -104,7 +103,7 @@ def plain(text: str) -> str:
 
 @dataclass
 class Drawn:
-    """A figure as the page embeds it: base traces and layout, and what each control position changes.
+    """A figure as the page embeds it: base traces and layout, and the changes for each control position.
 
     `spec` is JSON-ready. plotly(frame) merges it into one ordinary plotly figure.
     """
@@ -115,8 +114,8 @@ class Drawn:
 
 @lru_cache(maxsize=1)
 def tokens() -> dict[str, dict[str, str]]:
-    """Colours the drawings share with the page, by theme. In specifications they stand as "@name"."""
-    made = {
+    """The colours that drawings share with the page, by theme. In specifications they are written as "@name"."""
+    themes = {
         "light": {
             "ink": "#1d2328",
             "quiet": "#545e68",
@@ -143,9 +142,9 @@ def tokens() -> dict[str, dict[str, str]]:
     for theme, colours in (("light", palette.LIGHT), ("dark", palette.DARK)):
         for k, pair in enumerate(colours):
             for letter, colour in zip("sp", pair):
-                made[theme][f"{letter}{k}"] = colour
-                made[theme][f"on-{letter}{k}"] = palette.ink_on(colour)
-    return made
+                themes[theme][f"{letter}{k}"] = colour
+                themes[theme][f"on-{letter}{k}"] = palette.ink_on(colour)
+    return themes
 
 
 def _tone(series: int, pale: bool = False) -> str:
@@ -153,7 +152,7 @@ def _tone(series: int, pale: bool = False) -> str:
 
 
 def _fill(hue: int) -> str:
-    """Name of the colour of an area."""
+    """The name of the colour of an area."""
     k, tone = palette.area(hue)
     return f"{'sp'[tone]}{k}"
 
@@ -192,7 +191,7 @@ def _log_axis(q: prepare.Quantity, values: np.ndarray) -> dict[str, Any]:
 
 
 def _counting(q: prepare.Quantity, values: np.ndarray) -> dict[str, Any]:
-    """Ticks of a linear axis of bare numbers with all their digits, as long as they are few."""
+    """Ticks of a linear axis of bare numbers with all their digits, as long as there are few."""
     most = float(np.nanmax(np.abs(values), initial=0.0)) if values.size else 0.0
     return {"exponentformat": "none"} if not q.log and not q.si and 1e4 <= most < 1e9 else {}
 
@@ -225,9 +224,9 @@ def draw(figure: Figure) -> Drawn:
 
     Raises
     ------
-    DataError  report.figure_data: the data is not what its kind needs.
+    DataError  report.figure_data: the data does not fit its kind.
     """
-    made = {
+    drawn = {
         Kind.MATRIX: _matrix,
         Kind.STATUS: _matrix,
         Kind.SPECTROGRAM: _spectrogram,
@@ -239,7 +238,7 @@ def draw(figure: Figure) -> Drawn:
         Kind.ICICLE: _icicle,
         Kind.STACK: _stack,
     }[figure.kind](figure)
-    made.spec |= {
+    drawn.spec |= {
         "kind": figure.kind.value,
         "start": prepare.start_frame(figure),
         "controls": [
@@ -247,17 +246,17 @@ def draw(figure: Figure) -> Drawn:
             for c in prepare.controls(figure)
         ],
     }
-    return made
+    return drawn
 
 
 def _value_text(q: prepare.Quantity, at: float) -> str:
-    """A position on a colour scale, log10 where q.log, in words."""
+    """A position on a colour scale, log10 where q.log, as text."""
     prefixed = q.si if len(scale.steps(q.si)) > 1 else ""
     return scale.quantity((10**at if q.log else at) / q.factor, prefixed, 2 if q.log else 3)
 
 
 def _colours(q: prepare.Quantity, ends: prepare.Ends) -> dict[str, Any]:
-    """zmin, zmax and the colour bar's ticks; ends are log10 where q is logarithmic."""
+    """zmin, zmax and the colour bar's ticks; the ends are log10 if q is logarithmic."""
     low, high = ends.low, ends.high
     if q.log:
         marks = [
@@ -265,7 +264,7 @@ def _colours(q: prepare.Quantity, ends: prepare.Ends) -> dict[str, Any]:
             for v, t in scale.ticks(10**low / q.factor, 10**high / q.factor, q.si, True, 6)
         ]
     else:
-        # ticks are even in the unit that suits this range, which over a slider is not always the figure's
+        # Ticks are even in the unit of this range, which over a slider is not always the figure's unit
         here = scale.choose([low, high], q.si).factor / q.factor
         marks = [
             (v / here, _value_text(q, v / here)) for v, _ in scale.ticks(low * here, high * here, most=6)
@@ -292,7 +291,7 @@ def _colourbar(q: prepare.Quantity) -> dict[str, Any]:
         "x": 0,
         "xanchor": "left",
         "xpad": 0,
-        "yref": "container",  # in the margin kept for it: a bar that pushed would squeeze square cells
+        "yref": "container",  # in its reserved margin: otherwise the bar would squeeze square cells
         "y": 1,
         "yanchor": "top",
         "ypad": 16,
@@ -308,7 +307,7 @@ def _colourbar(q: prepare.Quantity) -> dict[str, Any]:
 
 
 def _over_bar(q: prepare.Quantity, ends: prepare.Ends) -> dict[str, Any]:
-    """What the colour bar shows and from where to where, as the figure's title: flush left above the bar.
+    """The quantity and the range of the colour bar, as the figure's title: flush left above the bar.
 
     The bar's own title would touch it, and an annotation would move with the plot below.
     """
@@ -333,7 +332,9 @@ def _over_bar(q: prepare.Quantity, ends: prepare.Ends) -> dict[str, Any]:
 
 
 def _places(names: Sequence[str], most: int, block: int) -> tuple[list[int], list[str]]:
-    """Which rows or columns get a tick: all of a few, else every 2nd, 4th, 8th …; a block by its first."""
+    """The rows or columns that get a tick: all if there are few, else every 2nd, 4th, 8th …; a block by its first
+    one.
+    """
     every = 1
     while len(names) / every > most:
         every *= 2
@@ -361,7 +362,7 @@ def _matrix(figure: Figure) -> Drawn:
     frames: list[dict[str, Any]] = []
     fixed: dict[str, Any] = {}
     widened = clipped = False
-    if rows <= _FOLDABLE and m.block == 1:  # names of several words, rather than their ends alone
+    if rows <= _FOLDABLE and m.block == 1:  # show names of several words completely
         y_text = [_folded(name) for name in m.rows.each]
     longest = max((len(line) for t in y_text for line in t.split("<br>")), default=1)
     if status:
@@ -448,7 +449,7 @@ def _matrix(figure: Figure) -> Drawn:
         "layout": layout,
         "frames": frames,
         "fixed": fixed or None,
-        # few cells need no large square, but the colour bar and its title need some width
+        # Few cells need no large square, but the colour bar and its title need some width
         "size": {"aspect": rows / cols, "most": 620 if max(rows, cols) > 16 else min(500, 180 + 90 * cols)},
         "cells": cells,
         "legend": [
@@ -464,10 +465,10 @@ def _matrix(figure: Figure) -> Drawn:
     }
     notes = list(m.notes)
     if clipped:
-        notes.append(f"Colours end at the {prepare.CLIP:.0%} quantile; larger values take the last colour.")
+        notes.append(f"Colours end at the {prepare.CLIP:.0%} quantile; larger values have the last colour.")
     if widened:
         notes.append(
-            f"Where values differ by less, colours still span ±{_ends_of(m.least)} of "
+            f"If values differ by less, colours still span ±{_ends_of(m.least)} of "
             f"{'their median' if m.value.centre is None else scale.number(m.value.centre)}: such differences "
             "may be noise."
         )
@@ -479,17 +480,17 @@ def _ends_of(shares: Sequence[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _initials(words: Sequence[str]) -> list[str]:
-    """One letter per state; where two states begin alike the later one takes its next free letter."""
-    made: list[str] = []
-    for word in words:
-        letters = [c.upper() for c in word if c.isalnum()] or ["?"]
-        made.append(next((c for c in letters if c not in made), letters[0]))
-    return made
+def _initials(names: Sequence[str]) -> list[str]:
+    """One letter per state; if two states begin with the same letter, the later one gets its next free letter."""
+    letters_used: list[str] = []
+    for name in names:
+        letters = [c.upper() for c in name if c.isalnum()] or ["?"]
+        letters_used.append(next((c for c in letters if c not in letters_used), letters[0]))
+    return letters_used
 
 
 def _pool(texts: Sequence[str]) -> dict[str, Any]:
-    """Texts with repetitions: the different ones, and which stands where."""
+    """Texts with repetitions: the different texts, and the index of each position."""
     different = list(dict.fromkeys(texts))
     index = {t: k for k, t in enumerate(different)}
     return {"words": different, "at": pack(np.array([index[t] for t in texts], dtype=np.int64))}
@@ -529,7 +530,7 @@ def _spectrogram(figure: Figure) -> Drawn:
     fixed = {"traces": [_colours(f.power, whole)], "layout": _over_bar(f.power, whole)}
     notes = list(f.notes)
     if any(e.below or e.above for e in each):
-        notes.append("Colours end where the scale says ≤ or ≥; powers beyond take the last colour.")
+        notes.append("Colours end where the scale shows ≤ or ≥; powers beyond have the last colour.")
     layout = _layout(
         margin={"l": 64, "r": 14, "t": BAR, "b": 48},
         plot_bgcolor="@hole",
@@ -560,13 +561,13 @@ def _chart(figure: Figure) -> Drawn:
     named = (
         len({curve.name for curve in base if curve.name}) > 0 and len({curve.series for curve in base}) > 1
     )
-    # Series of samples would hide each other: each has a panel of its own over the same x
+    # Series of samples would hide each other: each has its own panel over the same x
     panels = list(dict.fromkeys(curve.series for curve in base)) if figure.kind is Kind.SERIES else []
     panels = panels if 2 <= len(panels) <= 6 else []
     traces: list[dict[str, Any]] = []
     frames: list[dict[str, Any]] = [{"traces": []} for _ in c.frames]
     for k, curve in enumerate(base):
-        # Of an alternating pair the pale one comes second and keeps out of the legend
+        # In an alternating pair the pale one comes second and has no legend entry
         trace: dict[str, Any] = {
             "type": "scatter",
             "name": plain(curve.name),
@@ -616,7 +617,7 @@ def _chart(figure: Figure) -> Drawn:
                     "color": colour,
                 }
             frame["traces"].append(patch)
-    # One entry of the legend for all lines of a key; in no series' colour where they have several
+    # One legend entry for all lines of a key; without a series' colour if they have several
     keys = prepare.keys(base)
     for key, curve in keys.items():
         line = _stroke(figure.kind, curve) | {"color": "@axis" if curve.tone else "@quiet"}
@@ -654,14 +655,14 @@ def _chart(figure: Figure) -> Drawn:
         x_axis |= {"showgrid": False}
     shapes: list[dict[str, Any]] = [_band(low, high) for low, high in c.bands]
     notes_on: list[dict[str, Any]] = []
-    for value, word in c.marks:
+    for value, name in c.marks:
         shapes.append(_rule("x", value))
-        if word:
-            notes_on.append(_label("x", float(np.log10(value)) if c.x.log else value, word))
-    for value, word in c.levels:
+        if name:
+            notes_on.append(_label("x", float(np.log10(value)) if c.x.log else value, name))
+    for value, name in c.levels:
         shapes.append(_rule("y", value))
-        if word:
-            notes_on.append(_label("y", float(np.log10(value)) if c.y.log else value, word))
+        if name:
+            notes_on.append(_label("y", float(np.log10(value)) if c.y.log else value, name))
     layout = _layout(
         margin={"l": 64, "r": 14, "t": 34 if named else 12, "b": 48},
         xaxis=x_axis,
@@ -691,8 +692,8 @@ def _chart(figure: Figure) -> Drawn:
                 frame["focus"] = {
                     f"yaxis{n + 1 if n else ''}": focus["yaxis"] for n in range(max(1, len(panels)))
                 }
-        # the flat top of a distribution says little; of a series the outliers are half the story, but a panel
-        # is too low to show them and the steps between epochs
+        # The flat top of a distribution says little. For a series the outliers are important, but a panel is too low to
+        # show them together with the steps between epochs
         spec["focus"] = {"on": figure.kind is Kind.CDF or bool(panels)}
     return Drawn(spec, c.notes)
 
@@ -700,19 +701,19 @@ def _chart(figure: Figure) -> Drawn:
 def _panels(
     names: Sequence[str], colours: Sequence[str], x_axis: dict[str, Any], y_axis: dict[str, Any]
 ) -> dict[str, Any]:
-    """Axes of panels one above the other, first on top, all of one scale; each has its name in its colour above."""
+    """Axes of panels one above the other, the first on top, all of one scale; each has its name in its colour above."""
     n = len(names)
-    gap = 24 / (PANEL * n)  # room for the name above each
+    gap = 24 / (PANEL * n)  # space for the name above each panel
     tall = 1 / n - gap
-    made: dict[str, Any] = {"annotations": []}
+    axes: dict[str, Any] = {"annotations": []}
     for k, name in enumerate(names):
         top = 1 - k * (tall + gap) - gap
         axis = y_axis | {"domain": [max(0.0, top - tall), top], "nticks": 4}
         if "ticktext" in axis and len(axis["ticktext"]) > 4:
             axis |= {"tickvals": axis["tickvals"][::2], "ticktext": axis["ticktext"][::2]}
         axis["title"] = y_axis["title"] if k == n // 2 else {"text": ""}
-        made["yaxis" if k == 0 else f"yaxis{k + 1}"] = axis | ({"matches": "y"} if k else {})
-        made["annotations"].append(
+        axes["yaxis" if k == 0 else f"yaxis{k + 1}"] = axis | ({"matches": "y"} if k else {})
+        axes["annotations"].append(
             {
                 "text": f"<b>{plain(name)}</b>",
                 "x": 0,
@@ -725,18 +726,18 @@ def _panels(
                 "font": {"size": 12, "color": colours[k]},
             }
         )
-    made["xaxis"] = x_axis | {"anchor": f"y{n}" if n > 1 else "y"}
-    return made
+    axes["xaxis"] = x_axis | {"anchor": f"y{n}" if n > 1 else "y"}
+    return axes
 
 
 def _stroke(kind: Kind, curve: prepare.Curve) -> dict[str, Any]:
-    """Width and dash of a line: what is fitted to a distribution, and what nobody measured, is dashed."""
+    """Width and dash of a line: fitted laws, and lines that nobody measured, are dashed."""
     dashed = curve.style == "dashed" or (kind is Kind.CDF and curve.style != "steps")
     return {"width": 5 if curve.tone else 2, "dash": "dash" if dashed else "solid"}
 
 
 def _focus(figure: Figure, c: prepare.Chart, curves: Sequence[prepare.Curve]) -> dict[str, Any] | None:
-    """The layout that leaves the largest samples out of sight; None where they take little room."""
+    """The layout that hides the largest samples; None if they need little room."""
     ends = prepare.focus(figure.kind, c, curves)
     if ends is None:
         return None
@@ -778,7 +779,7 @@ def _hover(c: prepare.Chart, curve: prepare.Curve) -> str:
 
 
 def _band(low: float, high: float) -> dict[str, Any]:
-    """Shaded ground, behind everything."""
+    """A shaded range, behind everything."""
     return {
         "type": "rect",
         "xref": "x",
@@ -794,7 +795,7 @@ def _band(low: float, high: float) -> dict[str, Any]:
 
 
 def _band_key(name: str) -> dict[str, Any]:
-    """What the legend says of shaded ground."""
+    """The legend entry of a shaded range."""
     return {
         "type": "scatter",
         "name": plain(name),
@@ -822,7 +823,7 @@ def _rule(axis: str, value: float) -> dict[str, Any]:
     }
 
 
-def _label(axis: str, value: float, word: str) -> dict[str, Any]:
+def _label(axis: str, value: float, name: str) -> dict[str, Any]:
     place = (
         {
             "x": value,
@@ -836,7 +837,7 @@ def _label(axis: str, value: float, word: str) -> dict[str, Any]:
         if axis == "x"
         else {"y": value, "yref": "y", "x": 1, "xref": "paper", "xanchor": "right", "yanchor": "bottom"}
     )
-    return {**place, "text": plain(word), "showarrow": False, "font": {"size": 11, "color": "@quiet"}}
+    return {**place, "text": plain(name), "showarrow": False, "font": {"size": 11, "color": "@quiet"}}
 
 
 def _dendrogram(figure: Figure) -> Drawn:
@@ -962,7 +963,7 @@ def _bars(figure: Figure) -> Drawn:
     return Drawn(spec, b.notes)
 
 
-# Of areas, whose colours are no ground for words
+# Labels on areas: the colour of an area is no readable background for text
 _LABEL = {
     "bgcolor": "@ground",
     "bordercolor": "@axis",
@@ -980,9 +981,9 @@ def _icicle(figure: Figure) -> Drawn:
         "ids": ids,
         "labels": [plain(label) for label in tree.labels],
         "parents": ["" if parent < 0 else ids[parent] for parent in tree.parents],
-        "branchvalues": "remainder",  # plotly adds up: it refuses a total that is a rounding error too small
+        "branchvalues": "remainder",  # plotly adds up the children: it refuses a total with a rounding error
         "tiling": {"orientation": "v", "pad": 0},
-        "pathbar": {"visible": False},  # the panel has one, which the keyboard reaches
+        "pathbar": {"visible": False},  # the panel has its own, which the keyboard reaches
         "textposition": "middle center",
         "text": [plain(label) for label in tree.labels],
         "textinfo": "text",
@@ -1000,11 +1001,11 @@ def _icicle(figure: Figure) -> Drawn:
     }
     frames = []
     for k, values in enumerate(tree.frames):
-        told = [
+        tips = [
             [
-                f"{prepare.capital(told.label)} {scale.rounded(told.values[k][node], told.unit)}"
-                for told in tree.told
-                if np.isfinite(told.values[k][node])
+                f"{prepare.capital(tips.label)} {scale.rounded(tips.values[k][node], tips.unit)}"
+                for tips in tree.told
+                if np.isfinite(tips.values[k][node])
             ]
             for node in range(len(ids))
         ]
@@ -1016,7 +1017,7 @@ def _icicle(figure: Figure) -> Drawn:
                     *map(plain, more),
                 ]
             )
-            for label, value, more in zip(tree.labels, values, told)
+            for label, value, more in zip(tree.labels, values, tips)
         ]
         frames.append({"traces": [{"values": pack(tree.own(k), precise=True), "customdata": texts}]})
     used = sorted({hue for hue in tree.hues if 0 <= hue < len(tree.hue_names)})
@@ -1045,18 +1046,14 @@ def _icicle(figure: Figure) -> Drawn:
     }
     notes = list(tree.notes)
     if tree.depth > DEEP:
-        notes.append(
-            f"Of {tree.depth} levels {DEEP} are drawn at once; the others appear where a part is enlarged."
-        )
+        notes.append(f"{DEEP} of {tree.depth} levels are drawn at once; enlarge a part to see the others.")
     return Drawn(spec, notes)
 
 
-_LONG = (
-    12  # letters of a bar's name, above which bars lie: names side by side would leave each other no place
-)
-_FOLDABLE = 8  # rows of a matrix that have the height for a name in several lines
-_LINE = 26  # letters of a line of it: more would leave bars none, on a phone
-_LYING = 40  # bars at most, or the figure is longer than a screen
+_LONG = 12  # letters of a bar's name; bars with longer names are horizontal, because the names would overlap
+_FOLDABLE = 8  # rows of a matrix that are high enough for a name in several lines
+_LINE = 26  # letters per line of a name: longer lines would leave no room for bars on a phone
+_LYING = 40  # largest number of horizontal bars: more would not fit on a screen
 
 
 def _folded(name: str) -> str:
@@ -1093,7 +1090,7 @@ def _stack(figure: Figure) -> Drawn:
             }
             trace |= {"fill": "tozeroy"} if s.apart else {"stackgroup": "all"}
         else:
-            told = (
+            text = (
                 "%{hovertext}" if s.tips is not None else f"{plain(s.y.label)} %{{{value}:.4~g}}{_unit(s.y)}"
             )
             trace |= {
@@ -1102,12 +1099,12 @@ def _stack(figure: Figure) -> Drawn:
                 "marker": {"color": colour, "line": {"width": 0}},
                 place: list(range(len(s.names))),
                 "customdata": [plain(name) for name in s.names],
-                "hovertemplate": f"<b>{plain(part)}</b><br>{plain(s.x.label)} %{{customdata}}<br>{told}<extra></extra>",
+                "hovertemplate": f"<b>{plain(part)}</b><br>{plain(s.x.label)} %{{customdata}}<br>{text}<extra></extra>",
             }
         traces.append(trace)
         for n, frame in enumerate(frames):
             y = s.frames[n][k]
-            # the last stretch is drawn to its end, where nothing begins
+            # The last stretch is drawn to its end, where no other begins
             patch: dict[str, Any] = {value: pack(np.append(y, y[-1:]) if s.edges is not None else y)}
             if s.tips is not None:
                 patch["hovertext"] = [plain(tip) for tip in s.tips[n][k].tolist()]
@@ -1142,13 +1139,13 @@ def _stack(figure: Figure) -> Drawn:
         hovermode="x unified" if s.edges is not None else "closest",
     )
     if not flat:
-        layout["legend"] |= {"traceorder": "reversed"}  # as they stand upon each other
+        layout["legend"] |= {"traceorder": "reversed"}  # in the order of the stack
     layout["hoverlabel"] = _LABEL
     if s.apart:
         for n, frame in enumerate(frames):
-            made = _panels(s.headings[n], ["@ink"] * len(s.parts), x_axis, y_axis)
-            frame["layout"] = {"annotations": made.pop("annotations")}
-            layout |= made
+            axes = _panels(s.headings[n], ["@ink"] * len(s.parts), x_axis, y_axis)
+            frame["layout"] = {"annotations": axes.pop("annotations")}
+            layout |= axes
     height = 100 + PANEL * len(s.parts) if s.apart else max(220, 110 + 44 * len(s.names)) if flat else 340
     spec = {
         "traces": traces,
@@ -1166,7 +1163,7 @@ def _stack(figure: Figure) -> Drawn:
 
 
 def embed(value: Any) -> Markup:
-    """JSON that is safe inside a script element, whatever texts it holds."""
+    """JSON that is safe inside a script element, for any texts."""
     text = json.dumps(shown(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for char in "<>&\u2028\u2029":
         text = text.replace(char, f"\\u{ord(char):04x}")
@@ -1174,9 +1171,9 @@ def embed(value: Any) -> Markup:
 
 
 def shown(value: Any) -> Any:
-    """A value whose texts have what would turn or hide text around them as a backslash and a number.
+    """A value in whose texts characters that reverse or hide text are replaced by a backslash and a number.
 
-    On the page as on a terminal, the name of one host must not pass for another's.
+    On the page as on a terminal, the name of one host must not look like another's.
     """
     if isinstance(value, Markup):
         return value
@@ -1190,12 +1187,12 @@ def shown(value: Any) -> Any:
 
 
 def plotly_js() -> str:
-    """The plotly package's own plotly.js."""
+    """The plotly.js of the plotly package."""
     return (files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
 
 
 def options(text: str) -> Markup:
-    """A sentence in which no option to type ("--budget 5min") and no number with its unit breaks over two lines."""
+    """A sentence in which no option ("--budget 5min") and no number with its unit is broken over two lines."""
     text = printable(text)
     text = re.sub(r"(?<=\d) (?=(?:%|[nµm]?s\b|min\b|[KMG]?i?B\b))", "\u00a0", text)
     whole = Markup('<span class="nobreak">{}</span>')
@@ -1204,7 +1201,7 @@ def options(text: str) -> Markup:
 
 
 def _script(text: str) -> tuple[Markup, str]:
-    """A script and the Content-Security-Policy source that allows exactly it."""
+    """A script and the Content-Security-Policy source that allows only this script."""
     safe = text.replace("</script", "<\\/script").replace("<!--", "<\\!--")
     digest = base64.b64encode(hashlib.sha256(safe.encode("utf-8")).digest()).decode("ascii")
     return Markup(safe), f"'sha256-{digest}'"
@@ -1223,7 +1220,7 @@ def _css_tokens() -> str:
 
 
 def _cell_of(section: Section, anchor: str, evidence: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Where a finding about a pair is to be seen: the first matrix of its section that holds the pair."""
+    """The cell of a finding about a pair: in the first matrix of its section that contains the pair."""
     if not {"src", "dst"} <= set(evidence):
         return None
     for figure in section.figures:
@@ -1255,7 +1252,7 @@ def render(report: Report) -> str:
 
     Raises
     ------
-    DataError  report.figure_data: a figure's data is not what its kind needs.
+    DataError  report.figure_data: a figure's data does not fit its kind.
     """
     names = page.anchors(report.sections)
     sections = []

@@ -1,7 +1,7 @@
 """Figures for papers: the same Figure, drawn by matplotlib as PNG, SVG or PDF.
 
-Needs the extra `paper`. No titles are drawn: a paper sets its own. Where a figure has controls, the
-position drawn stands above it.
+Needs the extra `paper`. No titles are drawn: a paper sets its own. If a figure has controls, the drawn position is
+written above it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Sheet
 
 FORMATS = ("png", "svg", "pdf")
-LEVELS = 6  # of an icicle that are drawn; below them nothing can be read on paper
-WIDTH_IN = 5.0  # between one and two columns of a usual paper; scales cleanly to either
+LEVELS = 6  # levels of an icicle that are drawn; lower ones cannot be read on paper
+WIDTH_IN = 5.0  # between one and two columns of an ordinary paper; scales well to either
 DOTS_PER_INCH = 300
 STYLE = {
     "font.family": "sans-serif",
@@ -52,19 +52,19 @@ STYLE = {
 
 
 def save(figure: Figure, folder: Path, form: str = "png") -> Path:
-    """Draws a figure at the position its controls start at, as <folder>/<id>.<form>. Returns the path.
+    """Draw a figure at the start position of its controls, as <folder>/<id>.<form>. Returns the path.
 
     Raises
     ------
     EnvironmentFailure  report.no_matplotlib, report.cannot_write.
     UsageError  report.unknown_format.
-    DataError  report.figure_data: the data is not what the figure's kind needs.
+    DataError  report.figure_data: the data does not fit the figure's kind.
     """
     return save_all([figure], folder, form)[0]
 
 
 def save_all(figures: Iterable[Figure], folder: Path, form: str = "png") -> list[Path]:
-    """`save` of several figures; ids that coincide get -2, -3 …"""
+    """`save` for several figures; equal ids get -2, -3 …"""
     check(form)
     matplotlib = _matplotlib()
     written: list[Path] = []
@@ -87,13 +87,13 @@ def save_all(figures: Iterable[Figure], folder: Path, form: str = "png") -> list
         raise EnvironmentFailure(
             "report.cannot_write",
             f"figures cannot be written to '{folder}': {error.strerror or error}",
-            "name a folder you may write to with --static DIR",
+            "choose a folder where you can write: --static DIR",
         ) from error
     return written
 
 
 def check(form: str) -> None:
-    """Whether figures of this format can be drawn here, to be asked before the work.
+    """Check whether figures of this format can be drawn here; to be called before the work.
 
     Raises
     ------
@@ -103,13 +103,13 @@ def check(form: str) -> None:
     if form not in FORMATS:
         raise UsageError(
             "report.unknown_format",
-            f"format '{form}' is not known{nearest(form, FORMATS)}; allowed: {', '.join(FORMATS)}",
+            f"unknown format '{form}'{nearest(form, FORMATS)}; allowed: {', '.join(FORMATS)}",
         )
     _matplotlib()
 
 
 def draw(figure: Figure) -> Sheet:
-    """A matplotlib figure of WIDTH_IN inches, at the position the controls start at; attached to no window.
+    """A matplotlib figure of WIDTH_IN inches, at the start position of its controls; attached to no window.
 
     Raises
     ------
@@ -138,7 +138,9 @@ def draw(figure: Figure) -> Sheet:
         axes.set_axisbelow(True)
         make(figure, frame, sheet, axes)
         chosen = [f"{c.label} {c.positions[c.start]}" for c in prepare.controls(figure)]
-        if chosen and (axes not in sheet.axes or axes.get_legend() is not None):  # their place above is taken
+        if chosen and (
+            axes not in sheet.axes or axes.get_legend() is not None
+        ):  # their place above is occupied
             sheet.suptitle(_plain(", ".join(chosen)), x=0.01, ha="left", size=8, color="#545e68")
         elif chosen:
             axes.set_title(_plain(", ".join(chosen)), loc="left", color="#545e68")
@@ -159,11 +161,11 @@ def _matplotlib() -> Any:
 
 
 def _plain(text: str) -> str:
-    return text.replace("$", r"\$")  # else two of them would begin a formula
+    return text.replace("$", r"\$")  # otherwise two of them would begin a formula
 
 
 def _ticks(axes: Axes, which: str, q: prepare.Quantity, values: np.ndarray) -> None:
-    """Label and, on a logarithmic axis, scale and ticks with a unit of their own."""
+    """The label, and on a logarithmic axis scale and ticks with their own units."""
     axis = axes.xaxis if which == "x" else axes.yaxis
     axis.set_label_text(_plain(q.title))
     finite = values[np.isfinite(values) & (values > 0)]
@@ -194,7 +196,7 @@ def _places(names: list[str], most: int = 12) -> tuple[list[int], list[str]]:
 
 
 def _legend(axes: Axes, **more: Any) -> None:
-    """A legend above the axes, in as many columns as its names leave room for."""
+    """A legend above the axes, with as many columns as its names allow."""
     names = [h.get_label() for h in more.get("handles") or axes.get_legend_handles_labels()[0]]
     widest = max((len(str(name)) for name in names), default=1) * 3.7 + 30  # points
     columns = int(np.clip(WIDTH_IN * 0.86 * 72 / widest, 1, 3))
@@ -345,19 +347,19 @@ def _chart(figure: Figure, frame: int, sheet: Sheet, axes: Axes) -> None:
     for k, (low, high) in enumerate(c.bands):
         label = _plain(c.band_name) if c.band_name and not k else None
         axes.axvspan(low, high, color="#e9eaea", linewidth=0, zorder=0, label=label)
-    for at, word in c.marks:
+    for at, name in c.marks:
         axes.axvline(at, color="#6a737c", linewidth=0.8, linestyle=":")
-        if word:
+        if name:
             axes.annotate(
-                _plain(word), (at, 0.98), xycoords=("data", "axes fraction"),
+                _plain(name), (at, 0.98), xycoords=("data", "axes fraction"),
                 xytext=(-2, 0), textcoords="offset points",
                 rotation=90, ha="right", va="top", size=7, color="#545e68",
             )  # fmt: skip
-    for at, word in c.levels:
+    for at, name in c.levels:
         axes.axhline(at, color="#6a737c", linewidth=0.8, linestyle=":")
-        if word:
+        if name:
             axes.annotate(
-                _plain(word), (0.99, at), xycoords=("axes fraction", "data"),
+                _plain(name), (0.99, at), xycoords=("axes fraction", "data"),
                 xytext=(0, 2), textcoords="offset points",
                 ha="right", va="bottom", size=7, color="#545e68",
             )  # fmt: skip
@@ -368,7 +370,7 @@ def _chart(figure: Figure, frame: int, sheet: Sheet, axes: Axes) -> None:
     if figure.kind is Kind.CDF:
         axes.set_ylim(-0.02, 1.02)
         axes.yaxis.set_major_formatter("{x:.0%}")
-        if ends := prepare.focus(figure.kind, c, curves):
+        if (ends := prepare.focus(figure.kind, c, curves)) and ends[0] < ends[1]:
             axes.set_xlim(*ends)
             _log_ticks(axes, "x", c.x, *ends)
             text = f"largest {1 - prepare.BULK:.0%} not drawn"
@@ -448,7 +450,7 @@ def _bars(figure: Figure, frame: int, sheet: Sheet, axes: Axes) -> None:
 
 
 def _fill(hue: int) -> str:
-    """Colour of an area; grey where it has no hue."""
+    """The colour of an area; grey without a hue."""
     if hue < 0:
         return "#f1efeb"
     k, tone = palette.area(hue)
@@ -463,7 +465,7 @@ def _icicle(figure: Figure, frame: int, sheet: Sheet, axes: Axes) -> None:
     depth = min(LEVELS, tree.depth)
     sheet.set_size_inches(WIDTH_IN, 0.6 + 0.28 * depth)
     whole = float(values[0])
-    ends = [0.0] * len(values)  # where the next node within each begins
+    ends = [0.0] * len(values)  # the begin of the next child of each node
     for node in np.lexsort((-values, np.array(levels))).tolist():
         parent, level = tree.parents[node], levels[node]
         left = ends[parent] if parent >= 0 else 0.0
@@ -512,7 +514,7 @@ def _stack(figure: Figure, frame: int, sheet: Sheet, axes: Axes) -> None:
         on = panels[k] if s.apart else axes
         look: dict[str, Any] = {"color": _fill(hue), "label": _plain(part)}
         if s.edges is not None:
-            # a copy, as the foot of the next part is another
+            # A copy, because the base of the next part is another one
             on.stairs(foot + values[k], s.edges, baseline=foot.copy(), fill=True, **look)
         else:
             width = 0.92 if s.apart else 0.72 if len(s.names) <= 24 else 1.0

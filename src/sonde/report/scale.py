@@ -1,4 +1,4 @@
-"""Units a reader can take in, chosen by the data: ns, µs or ms, B, KiB or MiB; ticks and number texts."""
+"""Readable units, chosen by the data: ns, µs or ms, B, KiB or MiB; ticks and number texts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PREFIXED = {
     "J",
     "flop/s",
     "/s",
-}  # units that take SI prefixes; bytes take binary ones, all else none
+}  # units with SI prefixes; bytes have binary ones, all others have none
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Scale:
 
 
 def steps(unit: str) -> tuple[tuple[float, str], ...]:
-    """(worth in `unit`, prefix) for every prefix the unit takes, ascending."""
+    """(worth in `unit`, prefix) for every prefix of the unit, ascending."""
     if unit in ("B", "B/s"):
         return BINARY
     if unit == "s":
@@ -50,7 +50,7 @@ def steps(unit: str) -> tuple[tuple[float, str], ...]:
 def choose(values: Any, unit: str) -> Scale:
     """Scale for an axis: the largest prefix in which the 90 % quantile is still 1 or more.
 
-    values: any array in `unit`; NaN, infinities and zeros do not count. With nothing left: the unit itself.
+    values: any array in `unit`; NaN, infinities and zeros do not count. Without other values: the unit itself.
     """
     unit = "" if unit == "1" else unit
     a = np.abs(np.asarray(values, dtype=float).ravel())
@@ -104,11 +104,11 @@ def superscript(n: int) -> str:
 
 
 def quantity(value: Any, unit: str = "", digits: int = 4) -> str:
-    """A value with the unit that suits it: "1.24 µs", "64 KiB", "12 %". No two sizes share a text.
+    """A value with a suitable unit: "1.24 µs", "64 KiB", "12 %". No two sizes share a text.
 
-    A value that is no number is its own text.
+    A value that is not a number is returned as its text.
     """
-    unit = "" if unit == "1" else unit  # udunits' name for none
+    unit = "" if unit == "1" else unit  # udunits' name for "no unit"
     if isinstance(value, (bool, np.bool_)):
         return "yes" if value else "no"
     if not isinstance(value, (int, float, np.integer, np.floating)):
@@ -132,7 +132,7 @@ def quantity(value: Any, unit: str = "", digits: int = 4) -> str:
 
 
 def rounded(value: float, unit: str = "", digits: int = 4) -> str:
-    """`quantity`, but of bytes, too, no more digits than that: of sums nobody wants the last byte."""
+    """`quantity` with at most that number of digits, also for bytes: nobody needs the last byte of a sum."""
     fitting = choose([value], unit)
     text = number(float(value) * fitting.factor, digits)
     return f"{text}\u00a0{fitting.unit}" if fitting.unit and math.isfinite(value) else text
@@ -165,7 +165,7 @@ def ticks(
         every = max(1, math.ceil(wide / most)) if within == (1,) else 1
         places = [m * 10.0**d for d in decades if d % every == 0 for m in within]
         places = [p for p in places if low * (1 - 1e-9) <= p <= high * (1 + 1e-9)]
-    if len(places) < 2:  # less than one step: fall back to even places
+    if len(places) < 2:  # less than one step: use evenly spaced positions
         return [(v, quantity(v, unit, 3)) for v, _ in ticks(low, high, unit, False, 4)]
     return [(p, quantity(p if unit in ("B", "B/s") else float(f"{p:.6g}"), unit, 3)) for p in places]
 

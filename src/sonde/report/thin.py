@@ -1,4 +1,4 @@
-"""Fewer points to draw, nothing hidden: extremes survive, and who thins says so in words. Pure."""
+"""Fewer points to draw, nothing hidden: extremes stay, and every reduction is described in the figure. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 def envelope(y: np.ndarray, most: int, group: np.ndarray | None = None) -> np.ndarray:
     """Indices, ascending, of the smallest and largest sample of every stretch of equal length.
 
-    y: (n,) with NaN for holes, which never win a stretch. most: at most about this many indices come back.
-    group: (n,) int; a stretch does not reach across a change of group while groups are longer than a stretch.
+    y: (n,) with NaN for holes, which are never chosen. most: about the largest number of indices.
+    group: (n,) int; a stretch does not cross a change of group while groups are longer than a stretch.
     n <= most gives every index.
     """
     n = y.size
@@ -24,11 +24,11 @@ def envelope(y: np.ndarray, most: int, group: np.ndarray | None = None) -> np.nd
     low = np.where(np.isnan(y), np.inf, y)
     high = np.where(np.isnan(y), -np.inf, y)
     ends = np.append(edges[1:], n)
-    kept = np.empty(2 * edges.size, dtype=np.int64)
+    chosen = np.empty(2 * edges.size, dtype=np.int64)
     for k, (a, b) in enumerate(zip(edges, ends)):
-        kept[2 * k] = a + int(np.argmin(low[a:b]))
-        kept[2 * k + 1] = a + int(np.argmax(high[a:b]))
-    return np.unique(kept)
+        chosen[2 * k] = a + int(np.argmin(low[a:b]))
+        chosen[2 * k + 1] = a + int(np.argmax(high[a:b]))
+    return np.unique(chosen)
 
 
 def steps(p: np.ndarray, most: int) -> np.ndarray:
@@ -60,10 +60,10 @@ def _blocked(a: np.ndarray, b: int) -> np.ndarray:
 
 
 def unusual(a: np.ndarray, b: int, log: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of every b × b block: its value furthest from the median of all, its smallest and its largest.
+    """For every b × b block: its value that is furthest from the median of all, its smallest and its largest value.
 
-    a: (rows, cols), NaN where nothing was measured. log: distances are ratios. Returns three (rows/b,
-    cols/b); NaN where a block is all NaN.
+    a: (rows, cols), NaN for unmeasured values. log: distances are ratios. Returns three (rows/b, cols/b); NaN if a
+    block is all NaN.
     """
     parts = _blocked(a, b)
     empty = np.isnan(parts).all(axis=2)
@@ -80,9 +80,9 @@ def unusual(a: np.ndarray, b: int, log: bool = False) -> tuple[np.ndarray, np.nd
 
 
 def rarest(codes: np.ndarray, b: int) -> np.ndarray:
-    """Of every b × b block of integer codes: the one that is rarest in the whole matrix; negative is a hole.
+    """For every b × b block of integer codes: its code that is rarest in the whole matrix; negative is a hole.
 
-    Returns (rows/b, cols/b) float; NaN where a block holds no code.
+    Returns (rows/b, cols/b) float; NaN if a block has no code.
     """
     a = np.where(codes < 0, np.nan, codes.astype(float))
     present, counts = np.unique(a[np.isfinite(a)], return_counts=True)

@@ -6,7 +6,7 @@
         client.put("runs", "42/input", b"...")
         client.write("fields", "pressure", array)
 
-See docs/tutorial/store.md. What this module names is loaded when it is first used.
+See docs/tutorial/store.md. The names of this module are loaded at their first use.
 """
 
 from __future__ import annotations

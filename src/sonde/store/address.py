@@ -1,12 +1,12 @@
-"""How keys, objects and items are written on the command line.
+"""Addresses of keys, objects and items on the command line.
 
     kv:SPACE/KEY          a key; `kv:` may be left out
     object:SPACE/NAME     an object
     item:COLLECTION/NAME  an item
-    hdf5:/FILE            an HDF5 file that the connector keeps, by its absolute name
+    hdf5:/FILE            an HDF5 file that the connector stores, by its absolute name
 
-A name may hold any byte: %00 to %FF stand for one each, as in URLs, and %25 for the per cent sign itself. The first '/'
-ends the space, which holds one of its own as %2F. What lists print can be typed again.
+A name may contain any byte: %00 to %FF stand for one byte each, as in URLs, and %25 for the per cent sign itself. The
+first '/' ends the space; write a '/' in the name of a space as %2F. The addresses that lists print can be typed again.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ FORMS = {
 }
 KINDS = ("kv", "object", "item", "hdf5")
 SPACE_BYTES = 63  # as in native/store/types.hpp
-HDF5_FILES = b"h5.files"  # the space that holds the names of HDF5 files; as in native/store/h5/container.cpp
+HDF5_FILES = b"h5.files"  # the space with the names of HDF5 files; as in native/store/h5/container.cpp
 
 
 @dataclass(frozen=True)
 class Address:
-    """A key, object, item or HDF5 file. name: b"" where a whole space is meant. str() is how it is typed."""
+    """A key, object, item or HDF5 file. name: b"" for a whole space. str() gives the form to type."""
 
     kind: str
     space: bytes
@@ -43,15 +43,15 @@ class Address:
         return f"{self.kind}:{_shown(self.space, '/:')}/{_shown(self.name)}"
 
     def at(self, name: str | bytes) -> Address:
-        """Another name in the same space, as lists give it."""
+        """The address of another name in the same space, in the form that lists return."""
         raw = name if isinstance(name, bytes) else name.encode("utf-8", "surrogateescape")
         return Address(self.kind, self.space, raw)
 
 
 def parse(text: str, whole_space: bool = False, kinds: Sequence[str] = KINDS) -> Address:
-    """An address from what was typed. kinds: those allowed; the first need not be written.
+    """The address in a text as typed. kinds: the allowed kinds; the first one need not be typed.
 
-    whole_space: a list, which needs no name: "kv:runs", "kv:runs/" and "kv:runs/42" are all good.
+    whole_space: whether the name may be missing, as for a list: "kv:runs", "kv:runs/" and "kv:runs/42" are all valid.
 
     Raises
     ------
@@ -66,13 +66,13 @@ def parse(text: str, whole_space: bool = False, kinds: Sequence[str] = KINDS) ->
         if head == "hdf5" and head not in kinds:
             raise UsageError(
                 "store.bad_address",
-                f"'{text}' is an HDF5 file, whose content only HDF5 programs read and write",
-                "see docs/reference/store-hdf5.md; ls, stat and rm take it",
+                f"'{text}' is an HDF5 file, and only HDF5 programs can read and write its content",
+                "see docs/reference/store-hdf5.md; ls, stat and rm accept it",
             )
         if head not in kinds:
             raise UsageError(
                 "store.bad_address",
-                f"'{text}' begins with '{head}:', no kind{nearest(head, list(kinds))}",
+                f"'{text}' begins with '{head}:', which is not a kind{nearest(head, list(kinds))}",
                 like,
             )
         kind, space = head, rest
@@ -81,14 +81,14 @@ def parse(text: str, whole_space: bool = False, kinds: Sequence[str] = KINDS) ->
     if not space:
         raise UsageError("store.bad_address", f"'{text}' names no space", like)
     if not name and not whole_space:
-        what = "ends behind its space" if slash else "names a space only"
+        what = "ends after its space" if slash else "names a space only"
         raise UsageError("store.bad_address", f"'{text}' {what}", like)
     raw = _read(space, text)
-    if kind != "item" and len(raw) > SPACE_BYTES:  # the limit of a collection is one with its items' names
+    if kind != "item" and len(raw) > SPACE_BYTES:  # the limit of a collection includes the names of its items
         raise UsageError(
             "store.bad_address",
             f"the name of the space in '{text}' has {len(raw)} B; allowed: {SPACE_BYTES} B",
-            "choose a shorter space, and put the rest into the name behind the '/'",
+            "choose a shorter space, and put the rest into the name after the '/'",
         )
     return Address(kind, raw, _read(name, text))
 
@@ -108,7 +108,7 @@ def _read(part: str, text: str) -> bytes:
     if bad := re.search("%(?![0-9A-Fa-f]{2})", part):
         raise UsageError(
             "store.bad_address",
-            f"'{text}' has a '%' without two hexadecimal digits behind it: '{part[bad.start() :][:3]}'",
+            f"'{text}' has a '%' without two hexadecimal digits after it: '{part[bad.start() :][:3]}'",
             "write %25 for the per cent sign itself",
         )
     raw = part.encode("utf-8", "surrogateescape")
@@ -116,7 +116,7 @@ def _read(part: str, text: str) -> bytes:
 
 
 def _shown(raw: bytes, more: str = "") -> str:
-    """Printable text as it is; all else, blanks and what has a meaning, as %XX."""
+    """A name in printable form; blanks, special characters and all other bytes become %XX."""
     text = raw.decode("utf-8", "surrogateescape")
     return "".join(
         char

@@ -1,7 +1,7 @@
 """From durations to rates, intervals and ratios. Pure.
 
-Two variants are compared epoch by epoch: both were measured in the same fraction of a second, so what the machine
-does to all of them falls out. The ratio is the Hodges-Lehmann shift of the logs of the ratios of epoch medians, with
+Two variants are compared epoch by epoch. Both were measured in the same fraction of a second, so disturbances that
+affect all variants cancel out. The ratio is the Hodges-Lehmann shift of the logs of the ratios of epoch medians, with
 the interval of the signed-rank test.
 """
 
@@ -19,15 +19,15 @@ from sonde.store.plan import RAW as RAW_VARIANT
 from sonde.store.plan import RAW_OFI, TCP
 from sonde.store.schema import CELL, OF_CASE, OF_VARIANT, STAGES, SUMMARY
 
-MOST_PAIRS = 120  # of epochs; more are averaged in runs of neighbours, which are alike
-READ_AT_ONCE = 1 << 20  # values; a look into a dataset costs a millisecond, however little it brings
+MAX_PAIRS = 120  # epochs; when there are more, neighbouring epochs, which are similar, are averaged
+READ_AT_ONCE = 1 << 20  # values; one read from a dataset costs a millisecond, however small it is
 SHARES = np.unique(
     np.concatenate([[0.001, 0.005, 0.01], np.linspace(0.02, 0.98, 49), [0.99, 0.995, 0.999, 0.9999]])
 )
 
 
 def analyse(raw: xr.Dataset) -> xr.Dataset:
-    """/raw to /summary.
+    """/summary, computed from /raw.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
 
 
 class _Series:
-    """Series of cells, out of a variable over variant, case and another; neighbours are read together."""
+    """The series of cells in a variable over variant, case and a third dimension; neighbours are read together."""
 
     def __init__(self, variable: xr.DataArray) -> None:
         self._variable = variable
@@ -110,7 +110,7 @@ class _Series:
 
 
 def _of_cell(x: np.ndarray, epoch: np.ndarray, operations: int, moved: int) -> Mapping[str, float]:
-    """The numbers of one cell. x: s, (n,). operations, moved: of an iteration."""
+    """The numbers of one cell. x: s, (n,). operations, moved: operations and bytes of an iteration."""
     middle = stats.steady_median(x, epoch)
     tail = stats.epoch_quantile_ci(x, epoch, 0.99)
     total = float(x.sum())
@@ -136,23 +136,23 @@ def _of_cell(x: np.ndarray, epoch: np.ndarray, operations: int, moved: int) -> M
 
 
 def _stages(stages: Mapping[str, np.ndarray], median_s: float, depth: int) -> Mapping[str, float]:
-    """Median time of each stage, and what is left of an iteration: the wire.
+    """The median time of each stage, and the rest of an iteration: the wire.
 
-    With several batches under way their stages lie over one another, and no share of an iteration is any one's.
+    With several batches in flight the stages overlap, and their shares of an iteration are undefined.
     """
     if depth > 1:
         return {}
-    told = {stage: values[np.isfinite(values)] for stage, values in stages.items()}
-    if any(len(values) == 0 for values in told.values()):
+    known = {stage: values[np.isfinite(values)] for stage, values in stages.items()}
+    if any(len(values) == 0 for values in known.values()):
         return {}
-    out = {f"{stage}_time": stats.median(values) for stage, values in told.items()}
+    out = {f"{stage}_time": stats.median(values) for stage, values in known.items()}
     return out | {"wire_time": max(0.0, median_s - sum(out.values()))}
 
 
 def paired(
     base: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.ndarray]
 ) -> tuple[int, tuple[float, float, float]]:
-    """How many epochs both have, and how much faster `other` is: estimate, low, high.
+    """The number of common epochs, and how much faster `other` is: estimate, low, high.
 
     base, other: epoch numbers, ascending, and the median of each, s. Without a common epoch all are NaN; with fewer
     than six there is no interval.
@@ -161,7 +161,7 @@ def paired(
     if not len(a):
         return 0, (float("nan"),) * 3
     logs = np.log(base[1][a]) - np.log(other[1][b])
-    if len(logs) > MOST_PAIRS:
-        logs = np.array([part.mean() for part in np.array_split(logs, MOST_PAIRS)])
+    if len(logs) > MAX_PAIRS:
+        logs = np.array([part.mean() for part in np.array_split(logs, MAX_PAIRS)])
     shift = stats.hodges_lehmann(logs)
     return len(a), (float(np.exp(shift.estimate)), float(np.exp(shift.low)), float(np.exp(shift.high)))

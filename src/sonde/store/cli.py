@@ -17,8 +17,8 @@ from sonde.store.cli_client import DEFAULT_SERVER, TOKEN_FILE, AuthType, Where, 
 from sonde.store.cli_conformance import conformance
 
 ROLE_OF = {"kv": ("kv",), "object": ("data",), "item": ("kv", "data"), "hdf5": ("kv", "data")}
-BYTES = ("kv", "object", "item")  # of which put and get have the content
-SAID = {"network": "", "storage": ", on stable storage"}
+BYTES = ("kv", "object", "item")  # kinds whose content put and get transfer
+SAFETY_TEXT = {"network": "", "storage": ", on stable storage"}
 
 
 @click.group()
@@ -29,12 +29,12 @@ def group() -> None:
 # ---- the server
 
 
-LISTED_MAX = 1_000_000  # `ls` holds them all; a server may list names for ever
-WHO_GETS_IN = {
-    "user": "you and root get in, nobody else",
-    "token": "clients must have the token",
-    "munge": "clients must prove by MUNGE who they are",
-    "none": "every user of this machine gets in",
+LISTED_MAX = 1_000_000  # `ls` holds all names in memory, and a faulty server may list names without end
+ACCESS_TEXT = {
+    "user": "only you and root can connect",
+    "token": "clients need the token",
+    "munge": "clients must prove their identity with MUNGE",
+    "none": "every user of this machine can connect",
 }
 
 
@@ -44,22 +44,22 @@ WHO_GETS_IN = {
     "--path",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Keep objects, keys and tables in this folder.",
+    help="Store objects, keys and tables in this folder.",
 )
-@click.option("--memory", is_flag=True, help="Keep them in memory: gone when the server ends.")
+@click.option("--memory", is_flag=True, help="Store them in memory. They are lost when the server ends.")
 @click.option(
     "--backend",
     "backends",
     multiple=True,
     metavar="ROLE=NAME,...",
-    help="What serves a role: data=posix,path=DIR; kv=lmdb,path=DIR; may be repeated.",
+    help="The backend for a role: data=posix,path=DIR; kv=lmdb,path=DIR; may be repeated.",
 )
 @click.option(
     "--listen",
     default=DEFAULT_SERVER,
     show_default=True,
     metavar="HOST:PORT",
-    help="Where to listen; port 0: any.",
+    help="The address to listen at; port 0: any free port.",
 )
 @click.option(
     "--auth",
@@ -67,7 +67,7 @@ WHO_GETS_IN = {
     default="user",
     show_default=True,
     metavar="HOW",
-    help="Who may connect: user (only yours), token, munge, none (loopback only: everybody on it).",
+    help="How clients prove who they are: user (only yours), token, munge, none (only on loopback: everybody).",
 )
 @TOKEN_FILE
 @click.option(
@@ -75,33 +75,33 @@ WHO_GETS_IN = {
     type=click.Choice(["off", "offer", "require"]),
     default="off",
     show_default=True,
-    help="TLS 1.3 by the secret of user or token: offered to clients who ask for it, or required of all.",
+    help="TLS 1.3 with keys from the secret of user or token: offered to clients, or required from all.",
 )
 @click.option(
     "--user",
     "users",
     multiple=True,
     metavar="USER",
-    help="Let this user in, with --auth munge; may be repeated.",
+    help="Allow this user to connect, with --auth munge; may be repeated.",
 )
 @click.option(
     "--known-as",
     "known_as",
     multiple=True,
     metavar="HOST:PORT",
-    help="The address that clients reach, where something forwards to this server; may be repeated.",
+    help="The address that clients use when connections to this server are forwarded; may be repeated.",
 )
 @click.option(
     "--transports",
     metavar="NAME,...",
-    help="What clients may ask for.  [default: all on loopback; tcp where others reach it]",
+    help="The transports that clients may use.  [default: all on loopback, else tcp]",
 )
 @click.option(
     "--allow-provider",
     "allowed_providers",
     multiple=True,
     metavar="NAME",
-    help="Let clients name a provider of libfabric that any process can crash (sockets, udp;ofi_rxd); may be repeated.",
+    help="Allow clients a libfabric provider that any process can crash (sockets, udp;ofi_rxd); may be repeated.",
 )
 @click.option(
     "--threads",
@@ -117,20 +117,20 @@ WHO_GETS_IN = {
     default="4096",
     show_default=True,
     metavar="N",
-    help="Limit on connections that have proved who they are.",
+    help="Maximum number of authenticated connections.",
 )
 @click.option(
     "--client-memory",
     "client_memory",
     metavar="SIZE",
-    help="Held for all clients together, at most.  [default: a quarter of this machine's memory]",
+    help="Maximum memory for all clients together.  [default: a quarter of this machine's memory]",
 )
 @click.option(
     "--query-timeout",
     "query_timeout_s",
     type=DURATION,
     metavar="TIME",
-    help="End a batch with tables that takes longer (10s).",
+    help="Maximum time of a batch with tables.  [default: 10s]",
 )
 @click.option(
     "--module",
@@ -140,21 +140,21 @@ WHO_GETS_IN = {
     metavar="FILE",
     help="Load backends and transports from a shared object; may be repeated.",
 )
-@click.option("--metrics", metavar="HOST:PORT", help="OpenMetrics over HTTP, at /metrics.")
+@click.option("--metrics", metavar="HOST:PORT", help="Serve OpenMetrics over HTTP, at /metrics.")
 @click.option(
     "--metrics-token",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="What a scraper must send; needed where others can reach it.",
+    help="The token that a scraper must send; required unless --metrics is on loopback.",
 )
-@click.option("--spin", "spin_s", type=DURATION, metavar="TIME", help="How long a wait may spin.")
-@click.option("--no-nodelay", is_flag=True, help="Without TCP_NODELAY, to show what it costs.")
-@click.option("--cork", is_flag=True, help="With TCP_CORK.")
+@click.option("--spin", "spin_s", type=DURATION, metavar="TIME", help="Maximum time to spin before sleeping.")
+@click.option("--no-nodelay", is_flag=True, help="Do not set TCP_NODELAY, to show the cost.")
+@click.option("--cork", is_flag=True, help="Set TCP_CORK.")
 @click.option(
     "--ready",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write there, as JSON, where it listens, once it does.",
+    help="Write the server's address to this file, as JSON, when it is ready.",
 )
 def serve(
     path: Path | None,
@@ -180,10 +180,10 @@ def serve(
     cork: bool,
     ready: Path | None,
 ) -> Outcome:
-    """Be a storage server, until Ctrl-C.
+    """Run a storage server until Ctrl-C.
 
-    Only you and root get in, by a key in your home folder that your clients find by themselves; --auth says who else
-    may connect. What ends it, also kill -9 of this command, loses nothing that was acknowledged as stored.
+    By default only you and root can connect, with a key in your home folder that your clients find by themselves.
+    --auth selects another way. Data that was acknowledged as stored is never lost, even after kill -9 of this command.
 
     \b
     sonde store serve --path /scratch/store
@@ -194,26 +194,26 @@ def serve(
     from sonde.store import run
 
     chosen = _backends(path, memory, backends, bool(modules))
-    words = [word for role, text in chosen.items() for word in ("--backend", f"{role}={text}")]
-    words = [*(word for module in modules for word in ("--module", str(module))), *words]
-    words += ["--listen", listen, "--auth", auth, "--tls", tls]
-    words += ["--threads", str(threads), "--connections", str(connections)]
-    words += [word for user in users for word in ("--user", str(run.user_number(user)))]
+    argv = [word for role, text in chosen.items() for word in ("--backend", f"{role}={text}")]
+    argv = [*(word for module in modules for word in ("--module", str(module))), *argv]
+    argv += ["--listen", listen, "--auth", auth, "--tls", tls]
+    argv += ["--threads", str(threads), "--connections", str(connections)]
+    argv += [word for user in users for word in ("--user", str(run.user_number(user)))]
     for name, value in (
         ("--token-file", token_file),
         ("--metrics", metrics),
         ("--metrics-token", metrics_token),
     ):
-        words += (
+        argv += (
             [name, str(value)] if value is not None and (name != "--token-file" or auth == "token") else []
         )
-    words += [word for address in known_as for word in ("--known-as", address)]
-    words += [word for name in allowed_providers for word in ("--allow-provider", name)]
-    words += ["--client-memory", client_memory] if client_memory is not None else []
-    words += ["--transports", transports] if transports is not None else []
-    words += ["--query-timeout", f"{query_timeout_s}s"] if query_timeout_s is not None else []
-    words += ["--spin", f"{spin_s}s"] if spin_s is not None else []
-    words += ["--no-nodelay"] * no_nodelay + ["--cork"] * cork
+    argv += [word for address in known_as for word in ("--known-as", address)]
+    argv += [word for name in allowed_providers for word in ("--allow-provider", name)]
+    argv += ["--client-memory", client_memory] if client_memory is not None else []
+    argv += ["--transports", transports] if transports is not None else []
+    argv += ["--query-timeout", f"{query_timeout_s}s"] if query_timeout_s is not None else []
+    argv += ["--spin", f"{spin_s}s"] if spin_s is not None else []
+    argv += ["--no-nodelay"] * no_nodelay + ["--cork"] * cork
     if auth == "token" and token_file is None:
         raise UsageError(
             "store.no_token", "--auth token needs --token-file", "make one with 'sonde store token FILE'"
@@ -222,26 +222,26 @@ def serve(
 
     written: list[Path] = []
 
-    def told(event: Any) -> None:
-        say(f"listening on {event['listen']}: {_what(chosen)}")
-        say(WHO_GETS_IN[auth])
+    def report_ready(event: Any) -> None:
+        say(f"listening on {event['listen']}: {_description(chosen)}")
+        say(ACCESS_TEXT[auth])
         if port := event.get("metrics_port"):
             host = str(metrics).rpartition(":")[0] or "127.0.0.1"
             say(f"metrics at http://{host}:{port}/metrics")
-        say("Ctrl-C ends it")
+        say("press Ctrl-C to end it")
         if ready is not None:
             run.write_ready(ready, event)
             written.append(ready)
 
     try:
-        ended = run.serve(words, told, say)
+        ended = run.serve(argv, report_ready, say)
     finally:  # also when the server died
         for file in written:
             file.unlink(missing_ok=True)
     return Outcome(
         "store",
         "serve",
-        f"the server has ended after {format_duration(ended.served_s)}, and in order",
+        f"the server ended cleanly after {format_duration(ended.served_s)}",
         values={"ended": ended.how, "served_s": ended.served_s},
         exit=Exit.INTERRUPTED if ended.how == "interrupted" else Exit.DONE,
         meant=True,
@@ -257,7 +257,7 @@ def _backends(path: Path | None, memory: bool, given: Sequence[str], modules: bo
     if path is not None and memory:
         raise UsageError("store.two_places", "--path and --memory were both given", "give one or the other")
     if path is not None:
-        chosen = run.kept_in(path, lambda role: has[role])
+        chosen = run.backends_in(path, lambda role: has[role])
     elif memory:
         chosen = {role: "memory" for role in run.ROLES if "memory" in has[role]}
     typed_roles = set()
@@ -266,38 +266,38 @@ def _backends(path: Path | None, memory: bool, given: Sequence[str], modules: bo
         if role not in run.ROLES or not equals:
             raise UsageError(
                 "store.bad_backend",
-                f"--backend '{word}' must begin with data=, kv= or db=",
+                f"--backend '{word}' does not begin with a role: it must begin with data=, kv= or db=",
                 "write it like kv=lmdb,path=/scratch/keys",
             )
         if role in typed_roles:
             raise UsageError(
                 "store.bad_backend",
                 f"--backend names the role {role} twice",
-                "start another server for the other",
+                "start a second server for the other backend",
             )
         name = text.partition(",")[0]
-        # A module that should have it and does not load is told of by the server.
+        # When a module that should bring the backend does not load, the server reports it.
         if not modules and name not in has[role] and not has.get("broken_modules"):
             from sonde.core.errors import nearest
 
             raise UsageError(
                 "store.unknown_backend",
                 f"there is no backend '{name}' for the role {role}{nearest(name, has[role])}",
-                f"there are: {', '.join(has[role])}; 'sonde doctor' says how to get more",
+                f"available: {', '.join(has[role])}; 'sonde doctor' shows how to get more",
             )
         typed_roles.add(role)
         chosen[role] = text
     if not chosen:
         raise UsageError(
             "store.no_backend",
-            "it is not said where the server keeps its data",
-            "give --path DIR, or --memory for a trial",
+            "no place was given for the server's data",
+            "give --path DIR, or --memory to try it out",
         )
     return chosen
 
 
-def _what(chosen: dict[str, str]) -> str:
-    """ "objects in /scratch/objects (posix), keys in memory"."""
+def _description(chosen: dict[str, str]) -> str:
+    """The backends of a server as text: "objects in /scratch/objects (posix), keys in memory"."""
     from sonde.store.server_status import HOLDS
 
     parts = []
@@ -310,12 +310,12 @@ def _what(chosen: dict[str, str]) -> str:
 
 @group.command()
 @common()
-@click.option("--force", is_flag=True, help="Replace one that is there.")
+@click.option("--force", is_flag=True, help="Replace the file if it exists.")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 def token(file: Path, force: bool) -> Outcome:
-    """Make the shared secret that --auth token asks for.
+    """Create the shared secret for --auth token.
 
-    Give the file to servers and clients alike. Only its owner may read it. The secret itself is never sent.
+    Servers and clients need the same file. Only its owner can read it. The secret itself is never sent.
 
     \b
     sonde store token ~/.sonde-token
@@ -327,16 +327,16 @@ def token(file: Path, force: bool) -> Outcome:
     if str(file) == "-":
         raise UsageError(
             "store.bad_file",
-            "a token is kept in a file that only you may read, not on stdout",
-            "name one: sonde store token ~/.sonde-token",
+            "a token must be written to a file that only you can read, not to stdout",
+            "name a file: sonde store token ~/.sonde-token",
         )
     run.make_token(file, force)
     return Outcome(
         "store",
         "token",
-        f"{file} holds a new token",
+        f"new token written to {file}",
         lines=[
-            "Only you may read it. Servers and clients take it with --token-file, or from SONDE_STORE_TOKEN_FILE."
+            "Only you can read it. Give it to servers and clients with --token-file or SONDE_STORE_TOKEN_FILE."
         ],
         values={"file": str(file)},
     )
@@ -351,13 +351,13 @@ ADDRESS = click.argument("address", metavar="ADDRESS")
 @common()
 @ADDRESS
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path, allow_dash=True))
-@click.option("--exclusive", is_flag=True, help="Replace nothing: there must be none of that name yet.")
+@click.option("--exclusive", is_flag=True, help="Fail if the name exists already.")
 @store_options(safety=True)
 def put(address: str, file: Path, exclusive: bool, **given: Any) -> Outcome:
-    """Store a file's content, or what comes on stdin, under a name.
+    """Store the content of a file, or of stdin, under a name.
 
-    ADDRESS is kv:SPACE/KEY (up to 16 MiB), object:SPACE/NAME or item:COLLECTION/NAME; FILE may be -. Bytes
-    that are no text are written as %XX in names.
+    ADDRESS is kv:SPACE/KEY (up to 16 MiB), object:SPACE/NAME or item:COLLECTION/NAME. FILE may be - for stdin. In
+    names, write bytes that are not text as %XX.
 
     \b
     sonde store put kv:runs/42/input input.toml
@@ -373,7 +373,7 @@ def put(address: str, file: Path, exclusive: bool, **given: Any) -> Outcome:
     return Outcome(
         "store",
         "put",
-        f"{to} holds {format_size(stored)}{SAID[where.safety]}",
+        f"{to} holds {format_size(stored)}{SAFETY_TEXT[where.safety]}",
         values={"address": str(to), "bytes": stored, "safety": where.safety},
     )
 
@@ -384,10 +384,10 @@ def put(address: str, file: Path, exclusive: bool, **given: Any) -> Outcome:
 @click.argument("file", metavar="[FILE]", default="-", type=click.Path(path_type=Path, allow_dash=True))
 @store_options()
 def get(address: str, file: Path, **given: Any) -> Outcome:
-    """Bring what is stored under a name to a file, or to stdout.
+    """Read the data stored under a name into a file, or to stdout.
 
-    A file that is there is replaced once all has arrived. An item whose put did not end is told of where it goes to a
-    file.
+    An existing file is replaced when all data has arrived. When the data goes to a file, a warning reports an item
+    whose put has not ended.
 
     \b
     sonde store get kv:runs/42/input
@@ -402,10 +402,10 @@ def get(address: str, file: Path, **given: Any) -> Outcome:
         if settings().json:
             raise UsageError(
                 "store.two_outputs",
-                "--json and '-' both want stdout",
+                "--json and '-' both write to stdout",
                 f"name a file: {typed('sonde', 'store', 'get', what, 'FILE', '--json')}",
             )
-        return Outcome("store", "get", stream=_poured(where, what))
+        return Outcome("store", "get", stream=_content(where, what))
     if file.is_dir():
         raise UsageError(
             "store.bad_file", f"{file} is a folder", f"name a file in it: {typed(file / 'FILE')}"
@@ -419,7 +419,7 @@ def get(address: str, file: Path, **given: Any) -> Outcome:
     return Outcome(
         "store",
         "get",
-        f"{file} holds the {format_size(n)} of {what}",
+        f"{format_size(n)} of {what} written to {file}",
         values={"address": str(what), "bytes": n, "file": str(file)},
         warnings=[] if complete else [_unfinished(what)],
         sound=complete,
@@ -429,12 +429,12 @@ def get(address: str, file: Path, **given: Any) -> Outcome:
 def _unfinished(item: Address | str) -> Warning:
     return Warning(
         "store.unfinished",
-        f"{item} is not complete: a put of it has not ended",
+        f"{item} is not complete: its put has not ended",
         f"put it again, or remove it with {typed('sonde', 'store', 'rm', item)}",
     )
 
 
-def _poured(where: Where, what: Address) -> Iterator[bytes]:
+def _content(where: Where, what: Address) -> Iterator[bytes]:
     from sonde.store import run_transfer as transfer
 
     with where.open(ROLE_OF[what.kind]) as client:
@@ -444,13 +444,15 @@ def _poured(where: Where, what: Address) -> Iterator[bytes]:
 @group.command("ls")
 @common()
 @click.argument("address", metavar="ADDRESS")
-@click.option("-l", "--long", "long_", is_flag=True, help="With sizes; of objects and items also times.")
-@click.option("--limit", type=Whole(1), metavar="N", help=f"At most so many.  [default: {LISTED_MAX}]")
+@click.option("-l", "--long", "long_", is_flag=True, help="Show sizes, and times of objects and items.")
+@click.option(
+    "--limit", type=Whole(1), metavar="N", help=f"Maximum number of names.  [default: {LISTED_MAX}]"
+)
 @store_options()
 def list_(address: str, long_: bool, limit: int | None, **given: Any) -> Outcome:
     """List the names that begin with an address, in byte order.
 
-    Each is written so that it can be typed again. hdf5: has the files that the HDF5 connector keeps.
+    Each name is printed as you would type it. hdf5: lists the files that the HDF5 connector stores.
 
     \b
     sonde store ls kv:runs/
@@ -476,10 +478,12 @@ def list_(address: str, long_: bool, limit: int | None, **given: Any) -> Outcome
     outcome.warnings += [_unfinished(entry["address"]) for entry in found if not entry.get("complete", True)]
     if cut:
         outcome.warnings.append(
-            Warning("store.cut", f"there are more than {most}", "raise --limit, or give a longer prefix")
+            Warning(
+                "store.cut", f"there are more than {most} names", "raise --limit, or give a longer prefix"
+            )
         )
     elif not found:
-        outcome.warnings.append(Warning("store.nothing", f"there is nothing whose name begins with {prefix}"))
+        outcome.warnings.append(Warning("store.nothing", f"no name begins with {prefix}"))
     return outcome
 
 
@@ -501,14 +505,14 @@ def _listed(found: Sequence[dict[str, Any]], long_: bool) -> str:
 @group.command()
 @common()
 @click.argument("addresses", metavar="ADDRESS...", nargs=-1, required=True)
-@click.option("-r", "--recursive", is_flag=True, help="All whose names begin so.")
-@click.option("-f", "--force", is_flag=True, help="One that is not there is no error.")
+@click.option("-r", "--recursive", is_flag=True, help="Remove all names that begin with the address.")
+@click.option("-f", "--force", is_flag=True, help="Ignore names that do not exist.")
 @store_options(safety=True)
 def rm(addresses: tuple[str, ...], recursive: bool, force: bool, **given: Any) -> Outcome:
-    """Remove what is stored under names.
+    """Remove the data stored under names.
 
-    All are tried; what was not there is told at the end. An HDF5 file goes with all its parts; nobody may have it
-    open.
+    A missing name does not stop the command: it is reported at the end. An HDF5 file is removed with all its parts; no
+    program may have it open.
 
     \b
     sonde store rm kv:runs/42/input object:fields/pressure
@@ -542,9 +546,9 @@ def rm(addresses: tuple[str, ...], recursive: bool, force: bool, **given: Any) -
 @ADDRESS
 @store_options()
 def stat(address: str, **given: Any) -> Outcome:
-    """Size of what is stored under a name; of objects and items also when it changed.
+    """Show the size of the data under a name, and when objects and items changed.
 
-    ADDRESS may also be an HDF5 file, hdf5:/FILE. An item whose put did not end is told of.
+    ADDRESS may also be an HDF5 file, hdf5:/FILE. A warning reports an item whose put has not ended.
 
     \b
     sonde store stat kv:runs/42/input
@@ -587,12 +591,14 @@ def stat(address: str, **given: Any) -> Outcome:
     "conditions",
     multiple=True,
     metavar="CONDITION",
-    help="As 'step >= 10'; several must all hold.",
+    help="A condition such as 'step >= 10'; may be repeated, then all must be true.",
 )
-@click.option("--order", metavar="LIST", help="Fields to sort by; - in front of one: descending.")
-@click.option("--fields", metavar="LIST", help="Only these fields.")
 @click.option(
-    "--limit", type=Whole(1), default="100", show_default=True, metavar="N", help="At most so many rows."
+    "--order", metavar="LIST", help="Fields to sort by; write - before a field for descending order."
+)
+@click.option("--fields", metavar="LIST", help="Show only these fields.")
+@click.option(
+    "--limit", type=Whole(1), default="100", show_default=True, metavar="N", help="Maximum number of rows."
 )
 @store_options()
 def query(
@@ -601,7 +607,7 @@ def query(
     """Show rows of a table.
 
     A condition is a field, one of == != < <= > >= prefix like, and a value; or a field and 'is null' or
-    'is not null'. In like % stands for any text, _ for one character. _id is a row's number.
+    'is not null'. In a pattern for like, % stands for any text and _ for one character. _id is a row's number.
 
     \b
     sonde store query lab/runs --where 'step >= 10' --where 'case like cav%'
@@ -650,14 +656,14 @@ def _names(text: str | None, known: Iterable[str], option: str) -> list[str]:
     from sonde.core.errors import nearest
 
     names = [word.strip() for word in (text or "").split(",") if word.strip()]
-    there = list(known)
+    existing = list(known)
     for name in names:
         bare = name.removeprefix("-") if option == "--order" else name
-        if bare not in there:
+        if bare not in existing:
             raise UsageError(
                 "store.bad_value",
-                f"{option}: the table has no field '{bare}'{nearest(bare, there)}",
-                f"its fields are {', '.join(there)}",
+                f"{option}: the table has no field '{bare}'{nearest(bare, existing)}",
+                f"its fields are {', '.join(existing)}",
             )
     return names
 
@@ -666,9 +672,9 @@ def _names(text: str | None, known: Iterable[str], option: str) -> list[str]:
 @common()
 @store_options(embedded=False)
 def status(**given: Any) -> Outcome:
-    """What servers do, how long it takes them, and what went wrong last.
+    """Show what servers have done, how long it took, and their last error.
 
-    Of several, those that answer are shown, those that do not are named; exit 3 when one does not.
+    Servers that do not answer are named, and the exit code is then 3.
 
     \b
     sonde store status
@@ -679,8 +685,8 @@ def status(**given: Any) -> Outcome:
 
     where = where_of(given)
     asked = dict(where.ask())
-    servers = [said for said in asked.values() if isinstance(said, ServerStatus)]
-    silent = {server: said for server, said in asked.items() if isinstance(said, SondeError)}
+    servers = [answer for answer in asked.values() if isinstance(answer, ServerStatus)]
+    silent = {server: answer for server, answer in asked.items() if isinstance(answer, SondeError)}
     if silent and len(asked) == 1:
         raise next(iter(silent.values()))
     outcome = Outcome(
@@ -691,7 +697,7 @@ def status(**given: Any) -> Outcome:
         tables=[table for server in servers for table in server_status.tables(server)],
         warnings=[*server_status.silent(silent), *server_status.warnings(servers)],
         sound=not silent and not any(server_status.troubled(server) for server in servers),
-        values={"servers": [server_status.as_json(server, said) for server, said in asked.items()]},
+        values={"servers": [server_status.as_json(server, answer) for server, answer in asked.items()]},
     )
     if silent:
         outcome.exit = Exit.ENVIRONMENT

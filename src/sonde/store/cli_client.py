@@ -1,4 +1,4 @@
-"""What every verb of `sonde store` that talks to a store has in common: its options, and the client they make."""
+"""The options that the client commands of `sonde store` have in common, and the client that they select."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 DEFAULT_SERVER = "127.0.0.1:5440"
-CONNECT_S = 15.0  # how long connecting may take where --timeout allows more; as in native/store/store.hpp
+CONNECT_S = 15.0  # maximum time to connect, even when --timeout is longer; as in native/store/store.hpp
 
 
 class Servers(HouseType):
@@ -43,13 +43,13 @@ AUTH = click.option(
     type=AuthType(),
     envvar="SONDE_STORE_AUTH",
     metavar="HOW",
-    help="user, token, munge, none.  [default: user or token, as the server asks]",
+    help="user, token, munge, none.  [default: user or token, whichever the server requests]",
 )
 
 
 @dataclass(frozen=True)
 class Where:
-    """Which store is meant, and how it is talked to."""
+    """The store that a command uses, and how to connect to it."""
 
     servers: tuple[str, ...]
     folder: Path | None
@@ -58,7 +58,7 @@ class Where:
 
     @contextmanager
     def open(self, roles: Sequence[str], make: bool = False) -> Iterator[Client]:
-        """A client, for a block. roles: those it is for. make: an embedded store that is not there yet is made."""
+        """A client, for a with block. roles: the roles it needs. make: whether to create a missing embedded store."""
         from sonde.store.errors import TimedOut
 
         try:
@@ -78,27 +78,27 @@ class Where:
         import sonde._store as _store
         from sonde.store import run
 
-        backends = run.kept_in(self.folder, _store.backends, roles, make)
+        backends = run.backends_in(self.folder, _store.backends, roles, make)
         for role in roles:
             if role not in backends:
                 from sonde.core.errors import EnvironmentFailure
                 from sonde.store.server_status import HOLDS
 
-                keepers = " or ".join(name for name, _ in run.KEEPERS[role])
+                names = " or ".join(name for name, _ in run.FOLDER_BACKENDS[role])
                 raise EnvironmentFailure(
                     "store.no_backend",
-                    f"this build has nothing that keeps {HOLDS[role]} in a folder: {keepers}",
-                    "'sonde doctor' says what to install",
+                    f"this build has no backend that stores {HOLDS[role]} in a folder; it needs {names}",
+                    "'sonde doctor' shows what to install",
                 )
         options = {name: value for name, value in self.options.items() if name == "timeout_s"}
         return client.Client([], list(backends.items()), self.safety, options)  # type: ignore[arg-type]
 
     def ask(self) -> Iterator[tuple[str, ServerStatus | SondeError]]:
-        """What each server says of itself, in the order in which they were named, or why it says nothing.
+        """The status of each server, in the order in which they were named, or the error that prevented it.
 
         Raises
         ------
-        UsageError: of options that no server could be asked with.
+        UsageError: an option is wrong, so that no server can be asked.
         """
         from sonde.core.errors import SondeError, UsageError
 
@@ -119,12 +119,12 @@ class Where:
         return client.Client(servers, [], self.safety, options)  # type: ignore[arg-type]
 
     def _connect_s(self) -> float:
-        """How long connecting may take, s: --timeout, and CONNECT_S at most."""
+        """The maximum time to connect, s: --timeout, but at most CONNECT_S."""
         return min(self.options["timeout_s"] or CONNECT_S, CONNECT_S)
 
     @contextmanager
     def _in_time(self, servers: Sequence[str]) -> Iterator[None]:
-        """Says of a server that does not answer who it is and how long it had, and only what helps."""
+        """Replaces TimedOut by one that names the server and the time it had, with a hint that fits."""
         from sonde.store.errors import TimedOut
 
         try:
@@ -132,15 +132,15 @@ class Where:
         except TimedOut as error:
             from sonde.core.units import format_duration
 
-            who = servers[0] if len(servers) == 1 else f"one of {', '.join(servers)}"
+            server = servers[0] if len(servers) == 1 else f"one of {', '.join(servers)}"
             limit_s = self._connect_s()
             hint = error.hint
             if "timeout_s" in hint:
-                hint = "it is stopped, or very busy: see its log" + (
+                hint = "it is stopped or very busy: see its log" + (
                     "; or raise --timeout" if limit_s < CONNECT_S else ""
                 )
             raise TimedOut(
-                error.code, f"{who} did not answer within {format_duration(limit_s)}", hint
+                error.code, f"{server} did not answer within {format_duration(limit_s)}", hint
             ) from None
 
 
@@ -154,9 +154,9 @@ TOKEN_FILE = click.option(
 
 
 def store_options(safety: bool = False, embedded: bool = True) -> Callable[[Command], Command]:
-    """Adds the options that say which store; the command receives them as `where`, made by `where_of`.
+    """Adds the options that select a store; `where_of` makes a Where from them.
 
-    embedded: a store without a server may be meant.
+    safety: whether to add --safety. embedded: whether to add --embedded, for a store without a server.
     """
     options = [
         click.option(
@@ -166,23 +166,27 @@ def store_options(safety: bool = False, embedded: bool = True) -> Callable[[Comm
             multiple=True,
             envvar="SONDE_STORE_SERVERS",
             metavar="HOST:PORT",
-            help=f"A server; may be repeated ({DEFAULT_SERVER}). All clients must name the same in the same order.",
+            help=f"A server ({DEFAULT_SERVER}); may be repeated. All clients must name the same servers in one order.",
         ),
         click.option(
             "--embedded",
             type=click.Path(path_type=Path, file_okay=False),
             metavar="DIR",
-            help="No server: the files of one, in this process.",
+            help="Use the files in this folder directly, without a server.",
         ),
-        click.option("--transport", metavar="NAME", help="tcp, or one that 'sonde doctor' names."),
-        click.option("--provider", metavar="NAME", help="Of a fabric's transport; else chosen by place."),
+        click.option("--transport", metavar="NAME", help="tcp, or another that 'sonde doctor' lists."),
+        click.option(
+            "--provider",
+            metavar="NAME",
+            help="Provider of a libfabric transport.  [default: chosen by where the server is]",
+        ),
         AUTH,
         TOKEN_FILE,
         click.option(
             "--tls",
             is_flag=True,
             envvar="SONDE_STORE_TLS",
-            help="All in TLS 1.3 by the secret of user or token; the server must offer it.",
+            help="Encrypt the connection with TLS 1.3, with keys from the secret of user or token.",
         ),
         click.option(
             "--timeout",
@@ -191,7 +195,7 @@ def store_options(safety: bool = False, embedded: bool = True) -> Callable[[Comm
             default="30s",
             show_default=True,
             metavar="TIME",
-            help="How long one batch may take; 0: no limit.",
+            help="Maximum time of one batch; 0: no limit.",
         ),
     ]
     if not embedded:
@@ -203,7 +207,7 @@ def store_options(safety: bool = False, embedded: bool = True) -> Callable[[Comm
                 type=click.Choice(["network", "storage"]),
                 default="network",
                 show_default=True,
-                help="Done when the server has done it, or when it survives power loss.",
+                help="When a write is acknowledged: executed by the server, or on stable storage.",
             )
         )
 
@@ -216,7 +220,7 @@ def store_options(safety: bool = False, embedded: bool = True) -> Callable[[Comm
 
 
 def where_of(given: dict[str, Any]) -> Where:
-    """The store that the options of store_options() mean.
+    """The store that the options of store_options() select.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""sonde store conformance: backends and transports from outside, tested and measured."""
+"""sonde store conformance: tests and measures backends and transports of external modules."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ PROGRAM = "sonde-storeconform"
     "given",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Open backends with it; {tmp} in the value is a fresh folder. May be repeated.",
+    help="A setting to open backends with; {tmp} in the value becomes a new folder. May be repeated.",
 )
 @click.option(
     "--flags",
     is_flag=True,
-    help="Print what a compiler needs for a module or a C++ client, and do nothing else.",
+    help="Only print the compiler flags for a module or a C++ client.",
 )
 @click.argument("module", required=False, type=click.Path(path_type=Path), metavar="MODULE.so")
 def conformance(module: Path | None, given: tuple[str, ...], flags: bool) -> Outcome:
-    """Test and measure a backend or transport from outside.
+    """Test and measure a backend or transport of an external module.
 
-    Holds what the module brings against everything that the interfaces promise, then measures it: a backend by
-    itself, a transport beside tcp. Exit 1 when a check fails.
+    Checks that the module keeps everything that the interfaces promise, then measures it: a backend alone, a transport
+    together with tcp. The exit code is 1 when a check fails.
 
     \b
     g++ -shared -fPIC mine.cpp $(sonde store conformance --flags) -o mine.so
@@ -46,14 +46,15 @@ def conformance(module: Path | None, given: tuple[str, ...], flags: bool) -> Out
 
     libexec = launch.libexec()
     if flags:
-        words = [
+        compiler_flags = [
             "-std=c++20",
             f"-I{libexec.parent / 'include'}",
             f"-L{libexec.parent / 'lib'}",
             f"-Wl,-rpath,{libexec.parent / 'lib'}",
             "-lsonde-store",
         ]
-        return Outcome("store", "conformance", document=" ".join(words) + "\n", values={"flags": words})
+        text = " ".join(compiler_flags) + "\n"
+        return Outcome("store", "conformance", document=text, values={"flags": compiler_flags})
     if module is None:
         raise UsageError("store.no_module", "no module was named", "sonde store conformance ./mine.so")
     events = _run(libexec / PROGRAM, module, given)
@@ -67,7 +68,8 @@ def conformance(module: Path | None, given: tuple[str, ...], flags: bool) -> Out
         if not failed
         else f"{module} breaks {len(failed)} of {len(checks)} promises",
         findings=[
-            Finding("store.nonconforming", _seen(event), {"seen": str(event["message"])}) for event in failed
+            Finding("store.nonconforming", _failure(event), {"seen": str(event["message"])})
+            for event in failed
         ],
         tables=_tables(checks, rates),
         values={"module": str(module), "checks": checks, "rates": rates},
@@ -77,8 +79,8 @@ def conformance(module: Path | None, given: tuple[str, ...], flags: bool) -> Out
     return outcome
 
 
-def _seen(check: dict[str, Any]) -> str:
-    """A failed check: what was promised, and what was seen instead."""
+def _failure(check: dict[str, Any]) -> str:
+    """The text of a failed check: the promise, and what was observed instead."""
     promise = f"{check['subject']}: {check['name']}"
     return f"{promise}: {check['message']}" if check["message"] else promise
 
@@ -88,14 +90,14 @@ def _run(program: Path, module: Path, given: tuple[str, ...]) -> list[dict[str, 
 
     Raises
     ------
-    SondeError: its own error. EnvironmentFailure  store.not_built, store.module_died: it ended without a word.
+    SondeError: its own error. EnvironmentFailure  store.not_built, store.module_died: it ended without an event.
     """
-    words = [str(program), str(module)]
+    argv = [str(program), str(module)]
     for setting in given:
-        words += ["--setting", setting]
+        argv += ["--setting", setting]
     try:
         ran = subprocess.run(
-            words,
+            argv,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -106,25 +108,25 @@ def _run(program: Path, module: Path, given: tuple[str, ...]) -> list[dict[str, 
         raise EnvironmentFailure(
             "store.not_built",
             "this build of Sonde has no storage server",
-            "'sonde doctor' says what to install; then 'make setup' builds it",
+            "'sonde doctor' shows what to install; then 'make setup' builds it",
         ) from None
     events = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
     for event in events:
         if event["event"] == "error":
             raise made(str(event["code"]), str(event["what"]), str(event["hint"]))
     if not events or events[-1]["event"] != "end":
-        said = ran.stderr.strip().splitlines()
+        lines = ran.stderr.strip().splitlines()
         last = next((event["name"] for event in reversed(events) if event["event"] == "check"), "")
         raise EnvironmentFailure(
             "store.module_died",
             f"{module} ended the test with status {ran.returncode}" + (f" after '{last}'" if last else ""),
-            said[-1] if said else f"run it under a debugger: {' '.join(words)}",
+            lines[-1] if lines else f"run it under a debugger: {' '.join(argv)}",
         )
     return events
 
 
 def _tables(checks: list[dict[str, Any]], rates: list[dict[str, Any]]) -> list[Table]:
-    """Checks by what was tested, and rates."""
+    """The tables of the checks, one row for each tested subject, and of the rates."""
     from sonde.core.units import format_size
 
     subjects = dict.fromkeys(str(event["subject"]) for event in checks)
@@ -147,7 +149,7 @@ def _tables(checks: list[dict[str, Any]], rates: list[dict[str, Any]]) -> list[T
         ]
         tables.append(
             Table(
-                "Operations a second, once for half a second each",
+                "Operations per second, each measured once for half a second",
                 ("what", "operation", "size", "batch", "ops/s"),
                 lines,
                 right=(2, 3, 4),

@@ -1,4 +1,4 @@
-"""sonde store run, show, check, diff: what the choice of a transport costs, measured."""
+"""sonde store run, show, check, diff: measure what the choice of a transport costs."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ from sonde.core.outcome import Outcome, Table
 from sonde.store.cli_client import AUTH
 
 if TYPE_CHECKING:
-    from sonde.store.limits import Held
+    from sonde.store.limits import Checked
     from sonde.store.run_bench import Request
 
 DEFAULT_BUDGET_S = 60.0
-START_S = 1.0  # of a budget, that loading and starting take
-MOST_RATIO = 10.0  # no transport is so much faster than tcp: who asks for more has mistyped
+START_S = 1.0  # part of a budget that loading and starting take
+MAX_RATIO = 10.0  # no transport is this much faster than tcp: a larger limit is a typing error
 
 
 class Ratio(HouseType):
-    """A limit of a ratio of rates: "0.75". Value: float."""
+    """A limit for a ratio of rates: "0.75". Value: float."""
 
     name, allowed = "ratio", "above 0, at most 10"
 
     def read(self, text: str) -> float:
         with suppress(ValueError):
-            if 0 < (value := float(text)) <= MOST_RATIO:
+            if 0 < (value := float(text)) <= MAX_RATIO:
                 return value
         raise UsageError(
             "core.bad_number", f"'{text}' is not allowed; allowed: {self.allowed}", "write it like 0.75"
@@ -52,9 +52,9 @@ class Ratio(HouseType):
 
 
 class OperationSizes(Sizes):
-    """Bytes of operations, written as message lengths are. Value: tuple of int, B."""
+    """Sizes of operations, written like message lengths. Value: tuple of int, B."""
 
-    # plan.MOST_BYTES, without loading what it needs
+    # The value of plan.MAX_BYTES, repeated here so that plan need not be imported
     largest, largest_is = 1 << 30, "1 GiB, the most that one operation moves"
 
 
@@ -63,8 +63,8 @@ class OperationSizes(Sizes):
 @click.option(
     "--ops",
     metavar="LIST",
-    help="Clients and operations: object,kv.get; of object striped item kv db dataset attribute; hdf5 for the last "
-    "two; or all.",
+    help="Clients or operations, such as object,kv.get. Clients: object striped item kv db dataset attribute; hdf5 "
+    "for the last two; or all.",
 )
 @click.option(
     "--sizes",
@@ -73,37 +73,43 @@ class OperationSizes(Sizes):
     help="Bytes of an operation: begin:end:step, or a list.",
 )
 @click.option("--batch", "batches", type=Counts(), metavar="LIST", help="Operations in a batch: 1,10000.")
-@click.option("--depth", "depths", type=Counts(), metavar="LIST", help="Batches under way at once: 1,16.")
+@click.option("--depth", "depths", type=Counts(), metavar="LIST", help="Batches in flight at once: 1,16.")
 @click.option(
     "--variant",
     "variants",
     multiple=True,
     metavar="NAME",
     help="raw raw-ofi tcp plain ofi-msg ofi-rdm ofi-rma thesis thesis-tcp, ofi-msg/PROVIDER, or "
-    "NAME=TRANSPORT,OPTION=…; again for more.",
+    "NAME=TRANSPORT,OPTION=…; may be repeated.",
 )
 @click.option(
     "--server",
     "addresses",
     multiple=True,
     metavar="HOST:PORT",
-    help="A server that runs already; again for more.",
+    help="A server that runs already; may be repeated.",
 )
 @click.option(
-    "--servers", type=click.IntRange(1, 64), default=1, show_default=True, help="Servers to start here."
+    "--servers",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Number of servers to start here.",
 )
 @click.option(
     "--backend",
     default="null",
     show_default=True,
     metavar="NAME",
-    help="What they keep things in: null memory posix+lmdb posix+rocksdb.",
+    help="Backends of these servers: null memory posix+lmdb posix+rocksdb.",
 )
 @click.option(
     "--safety", type=click.Choice(("network", "storage")), default="network", show_default=True,
     help="When a write is acknowledged.",
 )  # fmt: skip
-@click.option("--token-file", type=click.Path(path_type=Path), metavar="FILE", help="The secret of --server.")
+@click.option(
+    "--token-file", type=click.Path(path_type=Path), metavar="FILE", help="The shared secret of the --server."
+)
 @AUTH
 @click.option(
     "--rule",
@@ -111,14 +117,14 @@ class OperationSizes(Sizes):
     help="When a cell has enough samples: ci:2%, fixed:1000, …; see sonde net rules.",
 )
 @click.option(
-    "--cap", type=click.IntRange(min=1), default=20000, show_default=True, help="Samples a cell at most."
+    "--cap", type=click.IntRange(min=1), default=20000, show_default=True, help="Maximum samples of a cell."
 )
 @click.option(
     "--epoch-length",
     type=click.IntRange(1, 100000),
     default=50,
     show_default=True,
-    help="Samples of one burst at most.",
+    help="Maximum samples of a burst.",
 )
 @TIMEOUT
 def run(
@@ -145,10 +151,10 @@ def run(
 ) -> Outcome:
     """Measure a storage service over every transport, interleaved in one run.
 
-    Each case (an operation, its size, its batch) is measured on each variant in short bursts, in a new random order
-    each time, beside what a bare socket and bare libfabric do with the same bytes. Servers are started here, and keep
-    nothing by default, so that transports are compared and not disks. The default budget is 60 s; Ctrl-C saves what
-    there is.
+    Each case (an operation, its size, its batch) is measured on each variant in short bursts, each time in a new random
+    order. A bare socket and bare libfabric, which move the same bytes, are measured as limits. Servers are started
+    here, and by default store nothing, so that transports are compared and not disks. The default budget is 60 s;
+    Ctrl-C saves what was measured until then.
 
     \b
     sonde store run --budget 60s -o store.nc
@@ -166,22 +172,22 @@ def run(
         check_address(address)
     if addresses:
         _refuse_own_servers()
-    there = has()
-    chosen = choose_variants(variants, there.get("transports", ()))
+    build = has()
+    chosen = choose_variants(variants, build.get("transports", ()))
     notes: list[Warning] = []
     if addresses and not variants and not all(map(_on_loopback, addresses)):
-        # The raw limit is measured within this machine; of a way to another one it says nothing.
+        # The raw limit is measured within this machine. It is no limit for the path to another machine.
         chosen = tuple(variant for variant in chosen if variant.style != "raw")
-    backends = {} if addresses else runs.backends_of(backend, there, safety)
+    backends = {} if addresses else runs.backends_of(backend, build, safety)
     cases, left = cases_of(ops, sizes, batches, depths)
     cases, lacking, hdf5 = runs.runnable(
         cases, runs.roles_of(addresses, token_file, auth) if addresses else backends
     )
     notes += [*left, *lacking]
-    all_of_it = budget_s or DEFAULT_BUDGET_S
+    total_s = budget_s or DEFAULT_BUDGET_S
     asked = any(option is not None for option in (ops, sizes, batches, depths))
-    # What is measured follows from what was typed alone, not from how long this took so far: a dry run says the same.
-    time_s = measuring_s(max(all_of_it - START_S, 0.0), len(cases) * len(chosen))
+    # The selection depends on the options alone, not on the time that passed so far: a dry run shows the same.
+    time_s = measuring_s(max(total_s - START_S, 0.0), len(cases) * len(chosen))
     fit = cases if asked else fitting(cases, chosen, time_s)
     chosen, hopeless = without_hopeless(chosen, fit, time_s)
     plan = Plan(
@@ -203,15 +209,15 @@ def run(
     )
     out = output_path("store", output)
     request = runs.Request(
-        plan, out, ("sonde", *sys.argv[1:]), all_of_it, began, tuple(addresses), token_file, timeout_s, auth
+        plan, out, ("sonde", *sys.argv[1:]), total_s, began, tuple(addresses), token_file, timeout_s, auth
     )
     gone = replaced(out)
     if dry_run:
         outcome = _dry(request)
         outcome.warnings = [*gone, *outcome.warnings]
         return outcome
-    measured = runs.measure(request, settings().bar("store run", all_of_it))
-    outcome = told_of(measured.paths[0], "run")
+    measured = runs.measure(request, settings().bar("store run", total_s))
+    outcome = outcome_of(measured.paths[0], "run")
     outcome.warnings = [*gone, *plan.notes, *outcome.warnings]
     measured.check(outcome.warnings)
     if measured.interrupted:
@@ -222,14 +228,14 @@ def run(
 
 
 def _refuse_own_servers() -> None:
-    """UsageError  store.two_stores: options of servers that are started here, beside --server."""
+    """UsageError  store.two_stores: an option for servers that are started here was given together with --server."""
     context = click.get_current_context()
     for name in ("servers", "backend"):
         if context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
             raise UsageError(
                 "store.two_stores",
-                f"--server and --{name} were both given, and a server that runs already is as it is",
-                f"leave out --{name}, or --server: 'sonde store status' says what a server keeps its data in",
+                f"--server and --{name} were both given, but --{name} cannot change a server that runs already",
+                f"leave out --{name}, or --server: 'sonde store status' shows the backends of a server",
             )
 
 
@@ -257,7 +263,7 @@ def _dry(request: Request) -> Outcome:
 @click.command("variants")
 @common()
 def show_variants() -> Outcome:
-    """The variants that store run compares, and what each is."""
+    """List the variants that store run compares, and describe each."""
     from sonde.store.plan import VARIANTS
 
     rows = [(v.name, v.style, v.transport, v.text) for v in VARIANTS.values()]
@@ -265,7 +271,7 @@ def show_variants() -> Outcome:
         "store",
         "variants",
         f"{len(rows)} variants",
-        tables=[Table("Variants of sonde store run", ("name", "is", "transport", "what it is"), rows)],
+        tables=[Table("Variants of sonde store run", ("name", "style", "transport", "description"), rows)],
         values={
             "variants": [
                 {
@@ -285,11 +291,14 @@ def show_variants() -> Outcome:
 @common()
 @FILE
 @click.option(
-    "--case", "case", metavar="CASE", help="One case in full: object.write:4096:1:1, or the beginning of it."
+    "--case",
+    "case",
+    metavar="CASE",
+    help="Show one case in full: object.write:4096:1:1, or the beginning of it.",
 )
 def show(file: Path, case: str | None) -> Outcome:
-    """What a dataset says: rates by client and variant, how they compare."""
-    outcome = told_of(file, "show")
+    """Show a dataset: the rates by client and variant, and their ratios."""
+    outcome = outcome_of(file, "show")
     if case is not None:
         import sonde
         from sonde.core import dataset
@@ -303,14 +312,14 @@ def show(file: Path, case: str | None) -> Outcome:
                 raise UsageError(
                     "store.no_such_case",
                     f"{file} has no case '{case}'; it has: {', '.join(names)}",
-                    "name one of them",
+                    "give one of these",
                 )
             outcome.tables = [verdict.case_table(summary, c) for c in found]
     return outcome
 
 
-def told_of(path: Path, verb: str) -> Outcome:
-    """What a dataset says of itself."""
+def outcome_of(path: Path, verb: str) -> Outcome:
+    """The Outcome that shows a dataset: verdict, tables, lessons and warnings."""
     import sonde
     from sonde.core import dataset
     from sonde.store import verdict
@@ -340,7 +349,10 @@ def told_of(path: Path, verb: str) -> Outcome:
 @B_NC
 @MATTERS
 def diff(a: Path, b: Path, matters: float) -> Outcome:
-    """Where B is slower than A, cell by cell, and what changed in the machine; exit 1 when it is."""
+    """Compare run B with run A, cell by cell; exit 1 when B is slower.
+
+    Changes in the machine are reported with the findings.
+    """
     return compared(a, b, matters, "diff")
 
 
@@ -352,11 +364,11 @@ def diff(a: Path, b: Path, matters: float) -> Outcome:
     "--min-ratio",
     type=Ratio(),
     metavar="R",
-    help="Least rate over tcp, of every variant but raw limits and those slow on purpose (plain, thesis).",
+    help="Minimum ratio of a variant's rate to that of tcp. Raw limits, plain and thesis are not judged.",
 )
 @MATTERS
 def check(file: Path, against: Path | None, min_ratio: float | None, matters: float) -> Outcome:
-    """Hold a run against an earlier one, or against limits; exit 1 on a finding, 4 where nothing can be said."""
+    """Check a run against an earlier one, or against a limit; exit 1 on a finding, 4 without a result."""
     import sonde
     from sonde.core import dataset
     from sonde.store import limits
@@ -364,42 +376,42 @@ def check(file: Path, against: Path | None, min_ratio: float | None, matters: fl
     if against is None and min_ratio is None:
         raise UsageError(
             "store.nothing_to_check",
-            "there is nothing to hold it against",
+            "no limit and no earlier run was given",
             "give --against BASE.nc, or --min-ratio 0.75",
         )
-    outcome = compared(against, file, matters, "check") if against else told_of(file, "check")
+    outcome = compared(against, file, matters, "check") if against else outcome_of(file, "check")
     if against is None:
         outcome.tables, outcome.lines, outcome.sound = [], [], True
-    found, unsaid, told = outcome.findings, outcome.exit == Exit.INCOMPLETE, outcome.verdict
-    held = None
+    found, inconclusive, verdict = outcome.findings, outcome.exit == Exit.INCOMPLETE, outcome.verdict
+    checked = None
     if min_ratio is not None:
         with sonde.open(file) as tree:
-            held = limits.below(dataset.summary_of(tree, "store", file), min_ratio, str(file))
-        found = [*held.findings, *found]
+            checked = limits.below(dataset.summary_of(tree, "store", file), min_ratio, str(file))
+        found = [*checked.findings, *found]
     outcome.hold(found, file)
     if against is not None and not outcome.sound:
-        outcome.verdict += f"; {told}"
-    if held is not None:
-        outcome.values |= {"judged": held.judged, "to_judge": held.cells}
-        if held.judged < held.cells or not held.judged:
+        outcome.verdict += f"; {verdict}"
+    if checked is not None:
+        outcome.values |= {"judged": checked.judged, "to_judge": checked.cells}
+        if checked.judged < checked.cells or not checked.judged:
             outcome.sound = False
-            outcome.verdict += f"; {_judged(held)}"
-            unsaid |= not held.judged
-    if unsaid and not found:
+            outcome.verdict += f"; {_judged(checked)}"
+            inconclusive |= not checked.judged
+    if inconclusive and not found:
         outcome.exit = Exit.INCOMPLETE
     return outcome
 
 
-def _judged(held: Held) -> str:
-    """How much of a run could be held against a limit."""
-    if not held.cells:
-        return "no cell of it has a variant to hold against tcp"
-    many = f"{held.judged} of {held.cells}" if held.judged else f"none of {held.cells}"
-    return f"{many} ratios could be judged: the others have no interval, and a longer --budget gives them one"
+def _judged(checked: Checked) -> str:
+    """How many cells could be compared with the limit, as text."""
+    if not checked.cells:
+        return "it has no cell to compare with tcp"
+    many = f"{checked.judged} of {checked.cells}" if checked.judged else f"none of {checked.cells}"
+    return f"{many} ratios could be judged: the others have no interval yet; give a longer --budget"
 
 
 def compared(a: Path, b: Path, matters: float, verb: str) -> Outcome:
-    """Two runs, cell by cell."""
+    """The Outcome of a comparison of two runs, cell by cell."""
     import sonde
     from sonde.core import dataset
     from sonde.store import limits

@@ -10,12 +10,12 @@
             for step in range(1000):
                 batch.put("runs", f"42/step/{step}", results[step])
 
-Spaces, keys and names of objects are str or bytes. A name that is no UTF-8 comes back as a str with lone surrogates, as
-names of files do, and may be given back so. Data is anything with a buffer in one piece: bytes, bytearray, memoryview,
-numpy array. It is not copied; leave it alone until the batch is done. Needs libsonde-store: `sonde doctor` says whether
-this build has it.
+Spaces, keys and names of objects are str or bytes. A name that is not UTF-8 is returned as a str with lone surrogates,
+like names of files, and can be passed in this form again. Data is any object with a contiguous buffer: bytes,
+bytearray, memoryview, numpy array. It is not copied: do not change it until the batch is done. Needs libsonde-store:
+`sonde doctor` shows whether this build has it.
 
-A client may be used from any thread, a batch by one thread at a time; both only by the process that made them.
+A client may be used from any thread, a batch by one thread at a time; both only by the process that created them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ except ImportError as error:
         "this build of Sonde has no storage client"
         if isinstance(error, ModuleNotFoundError)
         else f"the storage client does not load: {error}",
-        "'sonde doctor' says what to install; then 'make setup' builds it",
+        "'sonde doctor' shows what to install; then 'make setup' builds it",
     ) from None
 
 
@@ -64,7 +64,7 @@ OPTIONS = (
 
 @dataclass(frozen=True)
 class ObjectStatus:
-    """Of one object. size: B. changed_ns: last change, ns since 1970, as the server's clock has it."""
+    """The status of one object. size: B. changed_ns: last change, ns since 1970, by the server's clock."""
 
     size: int
     changed_ns: int
@@ -73,20 +73,19 @@ class ObjectStatus:
 def connect(*servers: str, safety: Safety = "network", **options: Any) -> Client:
     """A client of one or more servers.
 
-    servers: "host:port", "kv@host:port" for one that is to serve this role only. All clients must name the
-    same servers in the same order, as the order says where keys and objects are.
-    safety: what an acknowledgement promises unless an operation asks for another. "none": it is queued;
-    "network": the server has done it, and every client sees it; "storage": it survives power loss.
-    options: transport ("tcp"), provider, auth, token_file, tls (False), checksum (True),
-    connect_timeout_s (15),
-    timeout_s (30; of a batch, 0: no limit), connections (8; at most, to each server), nodelay, cork, spin_s.
-    auth: "user", "token", "munge" or "none". Left out it is user or token, as the server asks: by the others a server
-    does not prove whose it is. tls: everything over TCP in TLS 1.3, by a key made from the secret of user or token; the
-    server must offer it.
+    servers: "host:port"; "kv@host:port" for a server that is used for this role only. All clients must name the same
+    servers in the same order, because the order determines where keys and objects are stored.
+    safety: the promise of an acknowledgement, unless an operation asks for another. "none": the operation is queued;
+    "network": the server has executed it, and every client sees it; "storage": it survives power loss.
+    options: transport ("tcp"), provider, auth, token_file, tls (False), checksum (True), connect_timeout_s (15),
+    timeout_s (30; for a batch, 0: no limit), connections (8; maximum to each server), nodelay, cork, spin_s.
+    auth: "user", "token", "munge" or "none". The default is user or token, whichever the server requests; with the
+    others a server does not prove its owner. tls: everything over TCP in TLS 1.3, with keys from the secret of user or
+    token; the server must offer it.
 
     Raises
     ------
-    Unreachable, TimedOut, Denied; UsageError for an address or an option that makes no sense.
+    Unreachable, TimedOut, Denied; UsageError for an address or an option that is not valid.
     """
     if not servers:
         raise UsageError("store.no_server", "no server was named", 'connect("127.0.0.1:5440")')
@@ -100,7 +99,7 @@ def embedded(safety: Safety = "network", **backends: str) -> Client:
 
     Raises
     ------
-    UsageError: no such backend or setting. StoreError  store.cannot_open.
+    UsageError: there is no such backend or setting. StoreError  store.cannot_open.
     """
     if not backends:
         raise UsageError("store.no_server", "no backend was named", 'embedded(kv="memory", data="memory")')
@@ -108,9 +107,10 @@ def embedded(safety: Safety = "network", **backends: str) -> Client:
 
 
 def providers(transport: str, limit_s: float = 15.0) -> list[dict[str, Any]]:
-    """Providers of a transport, each tried on this machine within limit_s.
+    """The providers of a transport, each tested on this machine within limit_s.
 
-    Each: provider, works, why (it does not, or what it demands), half_round_trip_s (of 64 B). [] for "tcp".
+    Each: provider, works, why (the reason why it does not work, or its requirements), half_round_trip_s (for 64 B). []
+    for "tcp".
     """
     return list(_store.providers(transport, limit_s))
 
@@ -118,11 +118,11 @@ def providers(transport: str, limit_s: float = 15.0) -> list[dict[str, Any]]:
 class Batch(_store.Batch):
     """Operations that are sent, executed and answered together; see native/store/store.hpp.
 
-    put get remove · create write read read_into status truncate remove_object queue one operation each and
-    return its place. run() sends them and waits; as a context manager a batch runs at the end of the block,
-    and raises BatchError if any operation failed. batch[k] is the outcome of operation k: `status`, `value`,
-    `time_ns`, `data`. `statuses` and `values` are those of all, as arrays.
-    Of kv, all of a batch that goes to one server is done, or nothing; of objects each operation by itself.
+    The methods put get remove · create write read read_into status truncate remove_object each queue one operation and
+    return its index. run() sends them and waits. As a context manager a batch runs at the end of the block, and raises
+    BatchError if any operation failed. batch[k] is the outcome of operation k: `status`, `value`, `time_ns`, `data`.
+    `statuses` and `values` are arrays over all operations. The kv operations of a batch on one server are executed all
+    or not at all; each object operation is executed by itself.
     """
 
     def __enter__(self) -> Batch:
@@ -132,36 +132,36 @@ class Batch(_store.Batch):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None:
-            self.clear()  # what failed halfway through being put together is not sent
+            self.clear()  # a batch whose construction failed is not sent
         elif len(self):
             self.run()
             self.check()
 
     def check(self) -> None:
-        """Raises BatchError for operations that failed, by the first that did so by its own fault."""
+        """Raises BatchError if operations failed, with the first error that is not a consequence of another."""
         if not self.failed:
             return
         statuses = self.statuses
         failed = [int(k) for k in np.flatnonzero((statuses != 0) & (statuses != int(_store.Status.pending)))]
         own = [k for k in failed if self[k].status != _store.Status.aborted]
         first = (own or failed)[0]
-        told = self._failure(first)
+        error = self._failure(first)
         if len(failed) > 1:
-            told.what += f" (operation {first}; {len(failed)} of {len(self)} failed)"
-        raise BatchError(told.code, told.what, told.hint, failed) from None
+            error.what += f" (operation {first}; {len(failed)} of {len(self)} failed)"
+        raise BatchError(error.code, error.what, error.hint, failed) from None
 
     def fail(self, k: int) -> NoReturn:
-        """Raises what became of one operation that failed: NotFound, Exists, …"""
+        """Raises the error of an operation that failed: NotFound, Exists, …"""
         raise self._failure(k)
 
     def _failure(self, k: int, written: bool = True) -> SondeError:
-        """written: how much of a write stands is told, too."""
+        """The error of operation k. written: whether to add how many bytes of a write were written."""
         operation, space, key = self.operation(k)
         result = self[k]
-        told = f"{operation} {space}/{key}: {self.why(k)}"
+        text = f"{operation} {space}/{key}: {self.why(k)}"
         if written and operation == "object.write" and result.value:
-            told += f"; {result.value} B of it were written"
-        return of_status(result.status.name, told)
+            text += f"; {result.value} B of it were written"
+        return of_status(result.status.name, text)
 
 
 class Client:
@@ -201,7 +201,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Ends the connections once the last batch is gone. What is queued under safety "none" may be lost: flush()."""
+        """Closes the connections when the last batch is gone. Operations with safety "none" may be lost: flush()."""
         self._native.close()
 
     @property
@@ -209,7 +209,7 @@ class Client:
         return bool(self._native.closed)
 
     def batch(self, safety: Safety | None = None) -> Batch:
-        """A batch to be filled and run. safety: see connect()."""
+        """A new batch, to be filled and run. safety: see connect()."""
         return Batch(self._native, safety or self.safety)
 
     # ---- keys
@@ -217,11 +217,11 @@ class Client:
     def put(
         self, space: Name, key: Name, value: Any, *, exclusive: bool = False, safety: Safety | None = None
     ) -> None:
-        """Stores a value of up to 16 MiB under a key. exclusive: there must be none yet (else Exists)."""
+        """Stores a value of up to 16 MiB under a key. exclusive: raises Exists if the key exists."""
         self._one("put", space, key, value, exclusive, safety=safety)
 
     def get(self, space: Name, key: Name) -> bytes:
-        """The value of a key, as bytes of its own. A batch's `get` reads without that copy.
+        """The value of a key, as a copy. A batch's `get` reads without this copy.
 
         Raises
         ------
@@ -230,7 +230,7 @@ class Client:
         return bytes(self._one("get", space, key)[0])
 
     def remove(self, space: Name, key: Name, *, safety: Safety | None = None) -> None:
-        """Removes a key. NotFound when there is none."""
+        """Removes a key. NotFound when it does not exist."""
         self._one("remove", space, key, safety=safety)
 
     def keys(self, space: Name, prefix: Name = "") -> Iterator[str]:
@@ -238,7 +238,7 @@ class Client:
         return self._pages(lambda after: self._native.keys(space, prefix, after, True), lambda key: key)
 
     def scan(self, space: Name, prefix: Name = "") -> Iterator[tuple[str, bytes]]:
-        """The same with their values."""
+        """The keys of a space that begin with `prefix`, with their values."""
         return self._pages(
             lambda after: self._native.keys(space, prefix, after, False), lambda entry: entry[0]
         )
@@ -248,7 +248,7 @@ class Client:
     def create(
         self, space: Name, name: Name, *, exclusive: bool = False, safety: Safety | None = None
     ) -> None:
-        """Makes an empty object. exclusive: there must be none yet (else Exists)."""
+        """Creates an empty object. exclusive: raises Exists if the object exists."""
         self._one("create", space, name, exclusive, safety=safety)
 
     def write(
@@ -261,9 +261,9 @@ class Client:
         must_exist: bool = False,
         safety: Safety | None = None,
     ) -> None:
-        """Writes data at an offset (B) of an object, which is made where there is none.
+        """Writes data at an offset (B) of an object, and creates the object if it does not exist.
 
-        A gap before the offset reads as zeros. must_exist: NotFound where there is none.
+        A gap before the offset reads as zeros. must_exist: raises NotFound if the object does not exist.
         """
         self._one("write", space, name, _checked(offset, "offset"), data, must_exist, safety=safety)
 
@@ -277,14 +277,14 @@ class Client:
         into: Any = None,
         dtype: DTypeLike = np.uint8,
     ) -> NDArray[Any]:
-        """Reads up to `length` bytes from an offset (B): all there is when None. Fewer at the object's end.
+        """Reads up to `length` bytes from an offset (B); None: to the end. Reads fewer at the object's end.
 
-        into: where it should go, a writable buffer; its size (B) is then the length. Returns a 1-D array of
-        dtype over the bytes that were read, which shares the memory they arrived in.
+        into: a writable buffer to read into; its size (B) is then the length. Returns a 1-D array of dtype over the
+        bytes that were read; it shares the memory into which they were received.
 
         Raises
         ------
-        NotFound: no such object. UsageError  store.bad_value: what was read is no whole number of dtype.
+        NotFound: there is no such object. UsageError  store.bad_value: the bytes are not a whole number of dtype.
         """
         offset = _checked(offset, "offset")
         if into is not None:
@@ -296,16 +296,16 @@ class Client:
         data: NDArray[np.uint8] = batch[0].data
         wanted = np.dtype(dtype)
         if data.size % wanted.itemsize:
-            of = "/".join(batch.operation(0)[1:])
+            name_text = "/".join(batch.operation(0)[1:])
             raise UsageError(
                 "store.bad_value",
-                f"{data.size} B of {of} are no whole number of {wanted} ({wanted.itemsize} B each)",
+                f"{data.size} B of {name_text} are not a whole number of {wanted} ({wanted.itemsize} B each)",
                 "read them as dtype='u1', or give another length",
             )
         return data.view(wanted)
 
     def stat(self, space: Name, name: Name) -> ObjectStatus:
-        """Size and last change of an object. NotFound when there is none."""
+        """The size and last change of an object. NotFound when it does not exist."""
         result = self._one("status", space, name)[0]
         return ObjectStatus(int(result.value), int(result.time_ns))
 
@@ -314,7 +314,7 @@ class Client:
         self._one("truncate", space, name, _checked(size, "size"), safety=safety)
 
     def remove_object(self, space: Name, name: Name, *, safety: Safety | None = None) -> None:
-        """Removes an object. NotFound when there is none."""
+        """Removes an object. NotFound when it does not exist."""
         self._one("remove_object", space, name, safety=safety)
 
     def objects(self, space: Name, prefix: Name = "") -> Iterator[str]:
@@ -326,10 +326,10 @@ class Client:
     def striped(
         self, space: Name, name: Name, distribution: str = "round-robin,block=1MiB"
     ) -> _store.Striped:
-        """An object whose blocks lie on several data servers; nothing is sent yet.
+        """An object whose blocks are stored on several data servers. This call sends nothing.
 
         distribution: "round-robin,block=1MiB,start=0", "single,server=2", "weighted,block=4MiB,weights=1:2:1". It is
-        not stored: who reads must name the one that was written with. An item remembers its own.
+        not stored: readers must name the same distribution as the writer. (An item stores its distribution.)
         The object's methods: create write(offset, data) read_into(offset, buffer) status truncate remove.
         """
         return _store.striped(self._native, space, name, distribution)
@@ -343,16 +343,16 @@ class Client:
         *,
         safety: Safety | None = None,
     ) -> _store.Item:
-        """Makes an item: a named, striped object of a collection, with metadata. Exists where there is one.
+        """Creates an item: a named, striped object of a collection, with metadata. Exists if the item exists.
 
-        The item has `data` (as striped() gives it), `metadata`, `created_ns` and describe(metadata).
+        The item has `data` (like the result of striped()), `metadata`, `created_ns` and describe(metadata).
         """
         return _store.create_item(
             self._native, collection, name, distribution, dict(metadata or {}), safety or self.safety
         )
 
     def item(self, collection: Name, name: Name) -> _store.Item:
-        """An item that is there. NotFound when there is none."""
+        """An existing item. NotFound when it does not exist."""
         return _store.open_item(self._native, collection, name)
 
     def items(self, collection: Name, prefix: Name = "") -> Iterator[str]:
@@ -360,7 +360,7 @@ class Client:
         yield from _store.list_items(self._native, collection, prefix)
 
     def remove_item(self, collection: Name, name: Name, *, safety: Safety | None = None) -> None:
-        """Removes an item with its data. NotFound when there is none."""
+        """Removes an item with its data. NotFound when it does not exist."""
         _store.remove_item(self._native, collection, name, safety or self.safety)
 
     # ---- tables
@@ -375,10 +375,10 @@ class Client:
         *,
         safety: Safety | None = None,
     ) -> Table:
-        """Makes a table, or finds the one that is there if it is the same; else Exists.
+        """Creates a table, or opens an existing one with the same definition. Exists when its definition differs.
 
         fields: {name: type}; types: boolean int32 uint32 int64 uint64 float32 float64 text blob.
-        indexes: names of fields, or sequences of them. unique: the same, where no two rows may have equal values.
+        indexes: names of fields, or sequences of them. unique: indexes in which no two rows may have equal values.
         """
         both = [([by] if isinstance(by, str) else list(by), False) for by in indexes]
         both += [([by] if isinstance(by, str) else list(by), True) for by in unique]
@@ -387,28 +387,28 @@ class Client:
         return tables.Table(self, space, name, schema)
 
     def table(self, space: Name, name: Name) -> Table:
-        """A table that is there; see tables.py for what it can do. NotFound when there is none."""
+        """An existing table; see tables.py for its methods. NotFound when it does not exist."""
         described = tables.one(self, "db.describe", space, name, b"")
         return tables.Table(self, space, name, _store.Schema.decoded(described.data))
 
-    # ---- all of it
+    # ---- the whole store
 
     def flush(self) -> None:
-        """Sends what is queued. StoreError  store.lost: operations under safety "none" failed since the last flush."""
+        """Sends all queued operations. StoreError  store.lost: some with safety "none" failed since the last flush."""
         self._native.flush()
 
     def sync(self) -> None:
-        """Returns when everything done before, by any client, is on stable storage on every server."""
+        """Waits until all earlier operations, of any client, are on stable storage on every server."""
         self._native.sync()
 
     def servers(self, role: Literal["data", "kv", "db"]) -> int:
-        """How many servers, or backends, a role has."""
+        """The number of servers, or backends, of a role."""
         return int(self._native.servers(role))
 
     def status(self) -> list[ServerStatus]:
-        """What each server says of itself; empty for embedded backends.
+        """The status of each server; empty for embedded backends.
 
-        StoreError  store.bad_report: something that this version does not understand.
+        StoreError  store.bad_report: a report that this version cannot read.
         """
         from sonde.store.server_status import report_of
 
@@ -418,10 +418,10 @@ class Client:
             found.append(ServerStatus(report=report, **one))
         return found
 
-    def _one(self, operation: str, *words: Any, safety: Safety | None = None) -> Batch:
-        """A batch of one operation that was run and did not fail."""
+    def _one(self, operation: str, *arguments: Any, safety: Safety | None = None) -> Batch:
+        """Runs a batch of one operation, and returns it. Raises the error if the operation failed."""
         batch = Batch(self._native, safety or self.safety if operation not in _READS else "network")
-        getattr(batch, operation)(*words)
+        getattr(batch, operation)(*arguments)
         batch.run()
         if batch.failed:
             batch.fail(0)

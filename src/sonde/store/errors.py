@@ -1,4 +1,4 @@
-"""What can go wrong with a store, as exceptions. Their codes begin with "store."; see docs/reference/store.md."""
+"""The exceptions of the store. Their codes begin with "store."; see docs/reference/store.md."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sonde.core.errors import EnvironmentFailure, SondeError, UsageError
 
 
 class StoreError(EnvironmentFailure):
-    """A store, or the way to it, failed."""
+    """A store, or the connection to it, failed."""
 
 
 class NotFound(StoreError, KeyError):
@@ -19,7 +19,7 @@ class NotFound(StoreError, KeyError):
 
 
 class Exists(StoreError):
-    """There is one already, and the operation was to make a new one."""
+    """The name exists already, but the operation was to create a new one."""
 
 
 class Unreachable(StoreError, ConnectionError):
@@ -30,25 +30,25 @@ class Unreachable(StoreError, ConnectionError):
 
 
 class TimedOut(StoreError, TimeoutError):
-    """It was not done in time. Also a TimeoutError."""
+    """The operation was not done in time. Also a TimeoutError."""
 
     def __str__(self) -> str:
         return self.what
 
 
 class Denied(StoreError):
-    """The server does not let this client in, or a file does not let the server in."""
+    """The server refuses this client, or the system refuses the server access to a file."""
 
 
 class BatchError(StoreError):
-    """Operations of a batch failed. failed: their places in the batch."""
+    """Operations of a batch failed. failed: their indexes in the batch."""
 
     def __init__(self, code: str, what: str, hint: str = "", failed: Sequence[int] = ()) -> None:
         super().__init__(code, what, hint)
         self.failed = list(failed)
 
 
-# What a caller wrote wrongly, as against what the machine or the server refused.
+# Codes of mistakes by the caller. The others are refusals by the machine or the server.
 _USAGE = (
     "bad_address",
     "bad_auth",
@@ -97,23 +97,23 @@ HINTS = {
     "exists": "leave 'exclusive' out to replace it",
     "invalid": "see the limits of names and sizes in docs/reference/store.md",
     "too_large": "see the limits of names and sizes in docs/reference/store.md; an object has no such limit",
-    "no_space": "make room where the server keeps its data: its 'status' says where",
+    "no_space": "make room where the server stores its data: 'sonde store status' shows the place",
     "denied": "the server may not read or write its own files: see its log",
     "io_error": "see the server's log, and dmesg on its machine",
-    "corrupt": "send it again; if it comes back, the network or the disk damages data",
-    "unsupported": "ask the server's 'status' for its backends; memory and null keep nothing through power loss",
-    "aborted": "correct the operation that failed; nothing of this batch was done on its server",
+    "corrupt": "try again; if the error returns, the network or the disk damages data",
+    "unsupported": "see the backends with 'sonde store status'; memory and null do not survive power loss",
+    "aborted": "correct the operation that failed; no operation of this batch was executed on its server",
     "unavailable": "the server is shutting down or too busy; try again",
     "timed_out": "raise the timeout, or ask for less at once",
-    "internal": "a fault in the code of the backend or module that is named: tell who wrote it",
-    "disconnected": "it may or may not have been done; see the server's log, then try again",
+    "internal": "this is an error in the code of the backend or module that is named: report it to its author",
+    "disconnected": "the operation may or may not have been executed; see the server's log, then try again",
 }
 
 
 def made(code: str, what: str, hint: str = "") -> SondeError:
-    """The exception for an error of the native library, be it of another room's part ("core.bad_size").
+    """The exception for an error of the native library, which may have a code of another part ("core.bad_size").
 
-    A code that is not known makes a StoreError.
+    An unknown code gives a StoreError.
     """
     return _KINDS.get(code.rpartition(".")[2], StoreError)(code, what, hint)
 

@@ -17,16 +17,16 @@ STAGES = ("serialise", "wire", "wait", "backend")
 
 
 def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
-    """One dataset's part of a report.
+    """The section of one dataset in a report.
 
     Parameters
     ----------
     tree : group /summary; opened lazily
-    dataset : the file's name, for what to type next
+    dataset : the file's name, for the commands in hints
 
     Returns
     -------
-    Section. Figures that the data cannot fill are left out.
+    Section. Figures without data are left out.
 
     Raises
     ------
@@ -48,13 +48,13 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
             **{
                 label: str(tree.attrs[key])
                 for key, label in (
-                    ("backend", "servers keep data in"),
+                    ("backend", "servers store data in"),
                     ("safety", "a write is acknowledged at"),
                 )
                 if tree.attrs.get(key)
             },
         },
-        doubt=verdict.doubt(summary),
+        doubt=verdict.caveats(summary),
     )
 
 
@@ -68,15 +68,15 @@ METHODS = (
     ),
     Method(
         "The raw limits",
-        "A socket, and libfabric over the provider that ofi-rdm has, move the bytes of each case between two processes "
-        "in the same run, from and into the memory that the case uses: what either can do alone on this machine at "
-        "that time. Calls of HDF5 have no such limit, as nobody can say which bytes they would be.",
+        "A socket, and libfabric over the provider of ofi-rdm, move the bytes of each case between two processes in "
+        "the same run, from and into the memory that the case uses. They show what each can do alone on this machine "
+        "at that time. HDF5 calls have no such limit, because the bytes to move are not defined.",
     ),
 )
 
 
 def facts(summary: xr.Dataset) -> list[Fact]:
-    """The few numbers a reader looks for first."""
+    """The few numbers that a reader looks for first."""
     out = []
     names, cases = verdict.names_of(summary), verdict.cases_of(summary)
     first = next((c for c in range(len(cases)) if summary["n"].values[:, c].any()), None)
@@ -103,16 +103,20 @@ def facts(summary: xr.Dataset) -> list[Fact]:
     half = (summary["median_high"].values - summary["median_low"].values) / (2 * summary["median"].values)
     half = half[np.isfinite(half)]
     if half.size:
-        worst = f"the worst cell to ±{half.max():.0%}" if half.max() < 10 else "the worst cell hardly at all"
-        out.append(Fact("known to", f"±{np.median(half):.1%}", worst))
-    told = verdict.counts(summary)
-    out.append(Fact("converged", f"{told['converged']} of {told['cells']}", "cells"))
+        worst = (
+            f"worst cell: ±{half.max():.0%}"
+            if half.max() < 10
+            else "worst cell: interval too wide to be useful"
+        )
+        out.append(Fact("precision of the medians", f"±{np.median(half):.1%}", worst))
+    number = verdict.counts(summary)
+    out.append(Fact("converged", f"{number['converged']} of {number['cells']}", "cells"))
     return out
 
 
 def figures(summary: xr.Dataset) -> tuple[Figure, ...]:
-    """Every figure the summary has the data for, in reading order."""
-    made = (
+    """All figures for which the summary has data, in reading order."""
+    candidates = (
         by_size(summary),
         by_client(summary),
         by_operation(summary),
@@ -120,20 +124,20 @@ def figures(summary: xr.Dataset) -> tuple[Figure, ...]:
         distribution(summary),
         stages(summary),
     )
-    return tuple(figure for figure in made if figure is not None)
+    return tuple(figure for figure in candidates if figure is not None)
 
 
 def _shown(summary: xr.Dataset, raw: bool = True) -> list[int]:
-    """Rows of the variants that have any data."""
-    there = [v for v in range(summary.sizes["variant"]) if summary["n"].values[v].any()]
-    return [v for v in there if raw or str(summary["style"].values[v]) != "raw"]
+    """The rows of the variants that have data. raw: whether to include raw limits."""
+    measured = [v for v in range(summary.sizes["variant"]) if summary["n"].values[v].any()]
+    return [v for v in measured if raw or str(summary["style"].values[v]) != "raw"]
 
 
 ALONE = {"raw-tcp": "a socket alone", "raw-ofi": "libfabric alone"}
 
 
 def _hues(summary: xr.Dataset, rows: list[int]) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Colour, tone and legend of each variant's line. A raw limit is the pale form of the variant whose limit it is."""
+    """The colour, tone and legend of each variant's line. A raw limit has the colour of its variant, but paler."""
     names = verdict.names_of(summary)
     raw = [str(summary["style"].values[v]) == "raw" for v in rows]
     hue: dict[int, int] = {}
@@ -152,24 +156,25 @@ def _hues(summary: xr.Dataset, rows: list[int]) -> tuple[np.ndarray, np.ndarray,
 
 
 def _kind(case: Case) -> str:
-    """ "write" of a put, too, so that clients can be laid side by side; an update is neither."""
+    """The kind of an operation: read, write or update. A put is a write, so that clients can be compared."""
     return "read" if case.op in READS else "update" if case.op == "update" else "write"
 
 
 BY_SIZE = (
-    "Single operations, one after the other, with 95 % intervals. Where lines run together the memory or the wire "
-    "decides; where they part, what a message costs does. The pale lines are a socket, and libfabric, alone."
+    "Single operations, one after the other, with 95 % confidence intervals. Where the lines are close together, "
+    "memory or wire limit the throughput; where they are apart, the cost of a message does. The pale lines show a "
+    "socket alone and libfabric alone."
 )
 
 
-def _told(summary: xr.Dataset) -> list[str]:
-    """What the run teaches, a paragraph a lesson."""
+def _lessons(summary: xr.Dataset) -> list[str]:
+    """The lessons of the run, one paragraph each."""
     texts = [lesson["text"] for lesson in verdict.lessons(summary)]
     return [f"{text[0].upper()}{text[1:]}." for text in texts]
 
 
 def by_size(summary: xr.Dataset) -> Figure | None:
-    """Throughput of single operations over their size, a line a variant."""
+    """The figure of throughput by size for single operations, with one line for each variant."""
     cases, rows = verdict.cases_of(summary), _shown(summary)
     single = {(c.client, c.op, c.size): k for k, c in enumerate(cases) if c.batch == 1 and c.depth == 1}
     ops = [
@@ -196,7 +201,7 @@ def by_size(summary: xr.Dataset) -> Figure | None:
     hue, tone, keys = _hues(summary, rows)
     dims = ("series", "point", "operation")
     nothing = np.full(shape, np.nan)
-    points = np.where(tone[:, None, None] == 1, np.nan, y)  # the raw limit is a line beneath the others
+    points = np.where(tone[:, None, None] == 1, np.nan, y)  # a raw limit has a line only, below the others
     data = xr.Dataset(
         {
             "x": (("series", "point"), np.tile(x, (2 * len(rows), 1)), {"units": "B"}),
@@ -219,7 +224,7 @@ def by_size(summary: xr.Dataset) -> Figure | None:
     return Figure(
         "store-size",
         "Throughput by size and transport",
-        "\n".join([BY_SIZE, *_told(summary)]),
+        "\n".join([BY_SIZE, *_lessons(summary)]),
         Kind.SCATTER,
         data,
         {"x": Axis("bytes of an operation", "B", log=True), "y": Axis("throughput, MiB/s", log=True)},
@@ -228,7 +233,7 @@ def by_size(summary: xr.Dataset) -> Figure | None:
 
 
 def by_client(summary: xr.Dataset) -> Figure | None:
-    """Writing and reading, single and in batches, a row a variant: on one scale what is fast and what is slow."""
+    """The figure of all operations, single and in batches, with one row for each variant, on one scale."""
     cases, rows = verdict.cases_of(summary), _shown(summary)
     own = [
         c
@@ -252,14 +257,14 @@ def by_client(summary: xr.Dataset) -> Figure | None:
         where = bars.index(label(cases[c])), slice(None), groups.index((cases[c].client, cases[c].size))
         for end, target in (("", y), ("_low", low), ("_high", high)):
             target[where] = summary[f"throughput{end}"].values[rows, c] / MIB
-    wide = high > verdict.WIDEST * low  # which tells nothing, and would take all of the scale
+    wide = high > verdict.WIDEST * low  # such an interval is not informative, and would take the whole scale
     low[wide] = high[wide] = np.nan
     order = ("bar", "series", "client")
     return Figure(
         "store-clients",
         "Throughput by operation and variant",
-        "Inserts and puts count as writes, queries and gets as reads; with 95 % intervals. A variant that is far below "
-        "the others in single operations and level with them in batches spends its time on messages.",
+        "Inserts and puts count as writes, queries and gets as reads; with 95 % confidence intervals. A variant that "
+        "is much slower than the others in single operations, but as fast in batches, spends its time on messages.",
         Kind.BAR,
         xr.Dataset(
             {
@@ -280,7 +285,7 @@ def by_client(summary: xr.Dataset) -> Figure | None:
 
 
 def by_operation(summary: xr.Dataset) -> Figure | None:
-    """Operations of 4 KiB, single and in batches, of each client, a group of bars a variant."""
+    """The figure of operations of 4 KiB, single and in batches, by client, with one group of bars for each variant."""
     cases, rows = verdict.cases_of(summary), _shown(summary)
     chosen: dict[tuple[str, str], dict[str, int]] = {}
     for c, case in enumerate(cases):
@@ -303,8 +308,8 @@ def by_operation(summary: xr.Dataset) -> Figure | None:
     return Figure(
         "store-operations",
         "Operations of 4 KiB by client",
-        f"What each variant moves, one operation at a time and in batches{of}, with 95 % intervals. Batches hide what "
-        "a message costs: where the two bars of a variant are far apart, messages are what it spends its time on.",
+        f"Throughput of each variant, one operation at a time and in batches{of}, with 95 % confidence intervals. "
+        "Batches hide the cost of a message: a variant whose two bars are far apart spends its time on messages.",
         Kind.BAR,
         xr.Dataset(
             {"y": (dims, y), "low": (dims, low), "high": (dims, high)},
@@ -320,7 +325,7 @@ def by_operation(summary: xr.Dataset) -> Figure | None:
 
 
 def compared(summary: xr.Dataset) -> Figure | None:
-    """Rate over that of tcp, every variant and case."""
+    """The figure of the rate relative to tcp, for every variant and case."""
     cases = verdict.cases_of(summary)
     ratio = summary["ratio_to_tcp"].values
     rows = [v for v in range(len(ratio)) if np.isfinite(ratio[v]).any()]
@@ -337,7 +342,7 @@ def compared(summary: xr.Dataset) -> Figure | None:
     )
     columns = list(dict.fromkeys(label(cases[c]) for c in ordered))
     shape = (len(columns), len(rows), len(clients))
-    told = {name: np.full(shape, np.nan) for name in ("value", "low", "high")}
+    ratios = {name: np.full(shape, np.nan) for name in ("value", "low", "high")}
     for c in own:
         where = columns.index(label(cases[c])), slice(None), clients.index(cases[c].client)
         for name, key in (
@@ -345,11 +350,11 @@ def compared(summary: xr.Dataset) -> Figure | None:
             ("low", "ratio_to_tcp_low"),
             ("high", "ratio_to_tcp_high"),
         ):
-            told[name][where] = summary[key].values[rows, c]
+            ratios[name][where] = summary[key].values[rows, c]
     dims = ("row", "col", "client")
-    words = {"value": "rate over that of tcp", "low": "lower end of its 95 % interval", "high": "upper end"}
+    texts = {"value": "rate relative to tcp", "low": "lower end of its 95 % interval", "high": "upper end"}
     data = xr.Dataset(
-        {name: (dims, values, {"long_name": words[name], "units": "1"}) for name, values in told.items()},
+        {name: (dims, values, {"long_name": texts[name], "units": "1"}) for name, values in ratios.items()},
         coords={
             "row": columns,
             "col": [verdict.names_of(summary)[v] for v in rows],
@@ -358,22 +363,22 @@ def compared(summary: xr.Dataset) -> Figure | None:
     )
     return Figure(
         "store-ratio",
-        "Rate over that of tcp",
-        "1 is as fast as TCP used as it should be, in the same epochs of the same run. (16) counts batches under way "
-        "at once.",
+        "Rate relative to tcp",
+        "1 means as fast as well-tuned TCP, in the same epochs of the same run. A number in brackets, such as (16), is "
+        "the number of batches in flight at once.",
         Kind.MATRIX,
         data,
         {
             "row": Axis("Case"),
             "col": Axis("Variant"),
-            "value": Axis("rate over that of tcp", log=True, centre=1.0),
+            "value": Axis("rate relative to tcp", log=True, centre=1.0),
         },
         (Slider("client", "client"),),
     )
 
 
 def distribution(summary: xr.Dataset) -> Figure | None:
-    """Distribution of the durations of each case, a curve a variant."""
+    """The figure of the distribution of durations in each case, with one curve for each variant."""
     rows = _shown(summary)
     own = [c for c in range(summary.sizes["case"]) if summary["n"].values[:, c].any()]
     if not rows or not own or "quantile" not in summary:
@@ -403,8 +408,8 @@ def distribution(summary: xr.Dataset) -> Figure | None:
     return Figure(
         "store-latency",
         "Distribution of durations",
-        "Of one iteration: a single operation, or a whole batch. A step to the right that all variants share is the "
-        "machine's doing; one that a variant has alone is its own.",
+        "Duration of one iteration: a single operation, or a whole batch. A step to the right that all variants share "
+        "is caused by the machine; a step that only one variant has is caused by this variant.",
         Kind.CDF,
         data,
         {"x": Axis("duration", "s", log=True), "p": Axis("share of iterations")},
@@ -413,7 +418,7 @@ def distribution(summary: xr.Dataset) -> Figure | None:
 
 
 def stages(summary: xr.Dataset) -> Figure | None:
-    """Where the time of an iteration goes, for the variants that are as they should be."""
+    """The figure of the stages of an iteration, for the regular variants."""
     rows = [v for v in (*verdict.styled(summary, "default"), *verdict.styled(summary, "provider"))]
     known = np.isfinite(summary["wire_time"].values)
     rows = sorted(v for v in rows if known[v].any())
@@ -425,9 +430,9 @@ def stages(summary: xr.Dataset) -> Figure | None:
     return Figure(
         "store-stages",
         "Where the time of an iteration goes",
-        "Medians over bursts. Serialise is the client building its message, checksums included; wait is the server "
-        "before its backend; wire is all the rest: sending, the way there and back, waking up, receiving. Variants "
-        "made slow on purpose are left out.",
+        "Medians over bursts. Serialise: the client builds its message, including checksums. Wait: the message waits "
+        "in the server for its backend. Wire: everything else: sending, transfer in both directions, waking up, "
+        "receiving. Variants that are slow on purpose are left out.",
         Kind.BAR,
         xr.Dataset(
             {"y": (("bar", "series", "operation"), y)},

@@ -1,6 +1,7 @@
-"""Holding a run against limits, or against an earlier run. Pure: summaries in, findings out.
+"""Checks a run against limits, or against an earlier run. Pure: summaries in, findings out.
 
-When two medians differ is `core.comparison`'s; the errors of their logarithms come from the 95 % intervals.
+`core.comparison` decides whether two medians differ. The errors of their logarithms come from the 95 % confidence
+intervals.
 """
 
 from __future__ import annotations
@@ -27,26 +28,29 @@ from sonde.core.units import format_duration
 from sonde.store import verdict
 from sonde.store.plan import TCP
 
-MOST_ROWS = 24
+MAX_ROWS = 24
 MARK = "!"
 Z95 = 1.959964
-MACHINE = ("backend", "safety", "servers", "server", "sonde_version")  # may explain a difference, too
+MACHINE = ("backend", "safety", "servers", "server", "sonde_version")  # these may also explain a difference
 
 
 @dataclass(frozen=True)
-class Held:
-    """Rates over tcp held against a limit. findings: cells below it; of `cells` with data so many could be judged."""
+class Checked:
+    """The result of a check against a minimum ratio to tcp.
+
+    findings: cells below the limit. cells: cells with data. judged: the number of them that could be judged.
+    """
 
     findings: list[Finding]
     judged: int
     cells: int
 
 
-def below(summary: xr.Dataset, min_ratio: float, dataset: str = "FILE") -> Held:
-    """Cells whose rate over tcp is below a limit beyond doubt: their interval ends under it.
+def below(summary: xr.Dataset, min_ratio: float, dataset: str = "FILE") -> Checked:
+    """The cells whose ratio to tcp is significantly below a limit: their whole interval is below it.
 
-    Judged are the variants that are as they should be, those that the user named included; not what is slow on
-    purpose, not the raw limits. A ratio without an interval, of fewer than six epochs, cannot be judged.
+    All regular variants are judged, including those that the user named, but not raw limits and variants that are slow
+    on purpose. A ratio without an interval (fewer than six epochs) cannot be judged.
     """
     out = []
     names, cases = verdict.names_of(summary), verdict.cases_of(summary)
@@ -66,7 +70,7 @@ def below(summary: xr.Dataset, min_ratio: float, dataset: str = "FILE") -> Held:
                 )
     out.sort(key=lambda finding: float(finding.evidence["ratio_to_tcp"]))
     out = cut_short(out, "cells are below the limit", typed("sonde", "store", "show", dataset))
-    return Held(out, int(np.isfinite(high[own]).sum()), int((summary["n"].values[own] > 0).sum()))
+    return Checked(out, int(np.isfinite(high[own]).sum()), int((summary["n"].values[own] > 0).sum()))
 
 
 def diff(
@@ -76,10 +80,10 @@ def diff(
     matters: float = MATTERS,
     machine: Machines | None = None,
 ) -> Difference:
-    """Where run B is slower or faster than run A, in the cells that both have.
+    """The cells in which run B is slower or faster than run A, among those that both have.
 
-    Cells that drifted in either, or whose median has no interval, are left out. machine : root attributes of both;
-    what differs in them is the findings' evidence.
+    Cells that drifted in either run, or whose median has no interval, are left out. machine : root attributes of both;
+    the differences between them become evidence of the findings.
 
     Raises
     ------
@@ -116,13 +120,13 @@ def diff(
 def _aligned(a: xr.Dataset, b: xr.Dataset, names: tuple[str, str]) -> tuple[xr.Dataset, xr.Dataset]:
     common = {}
     for dim in ("variant", "case"):
-        there = set(map(str, b[dim].values))
-        common[dim] = [str(name) for name in a[dim].values if str(name) in there]
+        others = set(map(str, b[dim].values))
+        common[dim] = [str(name) for name in a[dim].values if str(name) in others]
         if not common[dim]:
             raise DataError(
                 "store.not_comparable",
                 f"{names[0]} and {names[1]} have no {dim} in common",
-                "compare runs of the same cases; sonde store show tells what each holds",
+                "compare runs of the same cases; 'sonde store show' lists the cases of a run",
             )
     return a.sel(common), b.sel(common)
 
@@ -143,18 +147,18 @@ def _warnings(a: xr.Dataset, b: xr.Dataset, names: tuple[str, str]) -> list[Warn
                 Warning(
                     "store.other_provider",
                     f"{name} ran over '{before}' in {names[0]} and over '{after}' in {names[1]}",
-                    f"hold it to one: --variant {name}/PROVIDER",
+                    f"choose the provider in both runs: --variant {name}/PROVIDER",
                 )
             )
     return out
 
 
 def _table(summary: xr.Dataset, x: np.ndarray, y: np.ndarray, cells: Cells, names: tuple[str, str]) -> Table:
-    """The cells that changed most, those that count first."""
+    """The table of the cells that changed most. Significant changes come first."""
     variants, cases = verdict.names_of(summary), verdict.cases_of(summary)
-    told = cells.slower | cells.faster
+    significant = cells.slower | cells.faster
     where = [tuple(vc) for vc in np.argwhere(cells.compared).tolist()]
-    where.sort(key=lambda vc: (not told[vc], -abs(np.log(cells.ratio[vc]))))
+    where.sort(key=lambda vc: (not significant[vc], -abs(np.log(cells.ratio[vc]))))
     rows = [
         (
             variants[v],
@@ -162,13 +166,13 @@ def _table(summary: xr.Dataset, x: np.ndarray, y: np.ndarray, cells: Cells, name
             format_duration(float(x[v, c])),
             format_duration(float(y[v, c])),
             f"{cells.ratio[v, c]:.3f}",
-            MARK if told[v, c] else "",
+            MARK if significant[v, c] else "",
         )
-        for v, c in where[:MOST_ROWS]
+        for v, c in where[:MAX_ROWS]
     ]
     note = f"A: {names[0]}\nB: {names[1]}"
     if any(row[-1] for row in rows):
-        note += f"\n{MARK} at the end of a row: slower or faster beyond doubt, and by more than matters"
-    if len(where) > MOST_ROWS:
-        note += f"\nand {len(where) - MOST_ROWS} cells that changed less"
+        note += f"\n{MARK} at the end of a row: significantly slower or faster, and by more than --matters"
+    if len(where) > MAX_ROWS:
+        note += f"\nand {len(where) - MAX_ROWS} cells that changed less"
     return Table("Median duration", ("variant", "case", "A", "B", "ratio", ""), rows, (2, 3, 4), note)

@@ -1,4 +1,4 @@
-"""What `sonde store` starts and touches: the server, its folders, token files."""
+"""Starts and ends the server of `sonde store`; creates its folders and token files."""
 
 from __future__ import annotations
 
@@ -25,43 +25,43 @@ from sonde.store.errors import Exists, made
 
 PROGRAM = "sonde-stored"
 ROLES = ("data", "kv", "db")
-# What keeps a role in a folder: the first that this build has, and what its own folder or file is called there.
-KEEPERS = {
+# Backends that store a role in a folder, and the name of their own subfolder. The first one in this build is used.
+FOLDER_BACKENDS = {
     "data": (("posix", "objects"),),
     "kv": (("lmdb", "keys"), ("rocksdb", "keys-rocksdb")),
     "db": (("sqlite", "tables"),),
 }
-MARKER = "sonde-store"  # the file by which a backend knows its folder, as in native/store/folder.cpp
-START_S = 30.0  # a large database may have a log to read first
-END_S = 15.0  # what is under way is answered, then everything is synced
-SOON_S = 1.0  # what takes longer to end is told of
-GRACE_S = 5.0  # between being told to end by signal and being killed
+MARKER = "sonde-store"  # the file by which a backend recognises its folder, as in native/store/folder.cpp
+START_S = 30.0  # a large database may have to read a log first
+END_S = 15.0  # the server answers what is under way, then syncs everything
+SOON_S = 1.0  # when ending takes longer, the user gets a message
+GRACE_S = 5.0  # from SIGTERM until SIGKILL
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def program() -> Path:
-    """The server's path. EnvironmentFailure  store.not_built."""
+    """The path of the server. EnvironmentFailure  store.not_built."""
     path = launch.libexec() / PROGRAM
     if not os.access(path, os.X_OK):
         raise EnvironmentFailure(
             "store.not_built",
             "this build of Sonde has no storage server",
-            "'sonde doctor' says what to install; then 'make setup' builds it",
+            "'sonde doctor' shows what to install; then 'make setup' builds it",
         )
     return path
 
 
 def has() -> dict[str, list[Any]]:
-    """What this build has: backends by role, "transports", "auth"; "broken_modules": `what` and `hint` of each.
+    """The features of this build: backends by role, "transports", "auth"; "broken_modules": `what` and `hint` of each.
 
     Raises
     ------
     EnvironmentFailure  store.not_built, store.broken: the server does not start.
     """
-    words = [str(program()), "--list"]
+    argv = [str(program()), "--list"]
     try:
         ran = subprocess.run(
-            words,
+            argv,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -69,25 +69,25 @@ def has() -> dict[str, list[Any]]:
             timeout=10,
             check=False,
         )
-        told = json.loads(ran.stdout)
-        return {name: list(values) for name, values in told.items()}
+        features = json.loads(ran.stdout)
+        return {name: list(values) for name, values in features.items()}
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         raise EnvironmentFailure(
             "store.broken", f"{PROGRAM} does not start: {error}", "build it again with 'make setup'"
         ) from None
 
 
-def kept_in(
+def backends_in(
     folder: Path, names: Callable[[str], Sequence[str]], roles: Sequence[str] = ROLES, make: bool = True
 ) -> dict[str, str]:
-    """Backends that keep their data below `folder`, by role, as --backend takes them.
+    """The backends that store their data below `folder`, by role, in the form of --backend.
 
-    names: the backends that there are for a role. make: what is not there yet is made, except the folder above it; else
-    nothing is written.
+    names: gives the available backends of a role. make: whether to create missing folders, except the parent of
+    `folder`; without it nothing is written.
 
     Raises
     ------
-    EnvironmentFailure  store.cannot_open: it cannot be made, is not there, or holds no store.
+    EnvironmentFailure  store.cannot_open: the folder cannot be created, does not exist, or holds no store.
     UsageError  store.bad_path.
     """
     if "," in str(folder):
@@ -102,12 +102,13 @@ def kept_in(
         )
     found = {}
     for role in roles:
-        there = names(role)
-        keeper = next(((name, below) for name, below in KEEPERS[role] if name in there), None)
-        if keeper:
-            found[role] = f"{keeper[0]},path={folder.resolve() / keeper[1]}"
+        available = names(role)
+        for name, below in FOLDER_BACKENDS[role]:
+            if name in available:
+                found[role] = f"{name},path={folder.resolve() / below}"
+                break
     if not make:
-        _check_held(folder, found)
+        _check_store_exists(folder, found)
         return found
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -117,17 +118,18 @@ def kept_in(
         raise EnvironmentFailure(
             "store.cannot_open",
             f"cannot make {error.filename}: {reason_not_written(error)}",
-            "make it by hand, or choose another folder",
+            "create it yourself, or choose another folder",
         ) from None
     return found
 
 
-def _check_held(folder: Path, found: Mapping[str, str]) -> None:
-    """EnvironmentFailure  store.cannot_open: a backend would have to make its part of the store to read it."""
+def _check_store_exists(folder: Path, found: Mapping[str, str]) -> None:
+    """EnvironmentFailure  store.cannot_open: the folder has no store, or the store lacks the part of a backend."""
     from sonde.store.server_status import HOLDS
 
     hint = "put something into it first, or correct its name"
-    if not any((folder / below / MARKER).exists() for keepers in KEEPERS.values() for _, below in keepers):
+    subfolders = [below for backends in FOLDER_BACKENDS.values() for _, below in backends]
+    if not any((folder / below / MARKER).exists() for below in subfolders):
         raise EnvironmentFailure("store.cannot_open", f"the folder {folder} holds no store", hint)
     for role, text in found.items():
         if not (Path(text.partition("path=")[2]) / MARKER).exists():
@@ -137,18 +139,18 @@ def _check_held(folder: Path, found: Mapping[str, str]) -> None:
 
 
 def check_address(text: str) -> None:
-    """UsageError  store.bad_address: it is no HOST:PORT, or ROLE@HOST:PORT."""
+    """Raises UsageError  store.bad_address when the text is not HOST:PORT or ROLE@HOST:PORT."""
     import sonde._store as _store
 
     _store.check_address(text.rpartition("@")[2])
 
 
 def make_token(path: Path, replace: bool = False) -> None:
-    """Writes a new shared secret of 32 random bytes, in hexadecimal, that only its owner may read.
+    """Writes a new shared secret of 32 random bytes, in hexadecimal, to a file that only its owner can read.
 
     Raises
     ------
-    Exists: there is such a file. EnvironmentFailure  core.cannot_write.
+    Exists: the file exists. EnvironmentFailure  core.cannot_write.
     """
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
@@ -160,13 +162,13 @@ def make_token(path: Path, replace: bool = False) -> None:
             if replace:
                 os.replace(part, path)
             else:
-                os.link(part, path)  # which, unlike a rename, replaces nothing
+                os.link(part, path)  # unlike a rename, this replaces nothing
         finally:
             part.unlink(missing_ok=True)
     except FileExistsError:
         raise Exists(
             "store.exists",
-            f"{path} is there already",
+            f"{path} exists already",
             "servers and clients may be using it; --force replaces it",
         ) from None
     except OSError as error:
@@ -189,37 +191,37 @@ def user_number(name: str) -> int:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a server ended. how: "interrupted" (Ctrl-C), "stopped" (SIGTERM or SIGHUP). served_s: how long it served."""
+    """The end of a server. how: "interrupted" (Ctrl-C), "stopped" (SIGTERM or SIGHUP). served_s: how long it served."""
 
     how: str
     served_s: float
 
 
 def serve(
-    words: Sequence[str],
+    argv: Sequence[str],
     ready: Callable[[Mapping[str, Any]], None],
     say: Callable[[str], None],
 ) -> Ended:
-    """Runs a server with the words of its command line until this process is told to end.
+    """Runs a server until a signal asks this process to end.
 
-    ready: is given the event of that name: `listen`, `port`, `pid`, `metrics_port`. say: is given the lines of its log.
-    The server ends by itself when this process is gone, however it went. A second Ctrl-C while it ends sends it
-    SIGTERM, and wakes it for that if it is stopped; a third one kills it.
+    argv: arguments of the server. ready: called with the event of that name: `listen`, `port`, `pid`, `metrics_port`.
+    say: called with each line of the server's log. The server also ends by itself when this process dies in any way. A
+    second Ctrl-C while the server ends sends it SIGTERM, and continues it if it is stopped; a third one kills it.
 
     Raises
     ------
-    SondeError: the one with which the server refused to start. EnvironmentFailure  store.server_died.
+    SondeError: the server's own error when it refuses to start. EnvironmentFailure  store.server_died.
     """
     came: list[int] = []
     with signals(lambda number, _: came.append(number), ENDING):
         child = subprocess.Popen(
-            [str(program()), *words, "--with-parent"],
+            [str(program()), *argv, "--with-parent"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            start_new_session=True,  # Ctrl-C reaches this process alone, which then tells it
+            start_new_session=True,  # Ctrl-C reaches this process alone, which then ends the server
         )
         assert child.stdin
         assert child.stdout
@@ -228,9 +230,9 @@ def serve(
         log: list[str] = []
         heard = threading.Event()
         serving = False
-        turn = threading.Lock()  # of `log` and `serving`: each line is said once
+        lock = threading.Lock()  # protects `log` and `serving`: each line is printed once
 
-        def listen(stream: IO[str]) -> None:
+        def read_events(stream: IO[str]) -> None:
             for line in stream:
                 try:
                     events.append(json.loads(line))
@@ -238,17 +240,17 @@ def serve(
                     continue
                 heard.set()
 
-        def keep(stream: IO[str]) -> None:
+        def read_log(stream: IO[str]) -> None:
             for line in stream:
-                with turn:
+                with lock:
                     log.append(line.rstrip("\n"))
                     del log[:-50]
                     if serving:
                         say(log[-1])
 
         readers = [
-            threading.Thread(target=listen, args=(child.stdout,), daemon=True),
-            threading.Thread(target=keep, args=(child.stderr,), daemon=True),
+            threading.Thread(target=read_events, args=(child.stdout,), daemon=True),
+            threading.Thread(target=read_log, args=(child.stderr,), daemon=True),
         ]
         for reader in readers:
             reader.start()
@@ -263,7 +265,7 @@ def serve(
                     )
             began_s = time.monotonic()
             if first := _named(events, "ready"):
-                with turn:  # until now they might have been the reason why it does not start
+                with lock:  # the lines were held back: they might have been the reason for a failed start
                     for line in log:
                         say(line)
                     serving = True
@@ -280,8 +282,8 @@ def serve(
     if killed:
         raise EnvironmentFailure(
             "store.server_died",
-            f"{PROGRAM} did not end when it was told to, and was killed",
-            _last(log) or "start it again: what was acknowledged as stored is there",
+            f"{PROGRAM} did not end when it was asked to, and was killed",
+            _last(log) or "start it again: acknowledged data is not lost",
         )
     if not came or child.returncode:
         raise _died(child.returncode, log)
@@ -289,30 +291,32 @@ def serve(
 
 
 def _end(child: subprocess.Popen[str], came: list[int], say: Callable[[str], None]) -> bool:
-    """Asks it to end, and waits; True: it had to be killed.
+    """Asks the server to end, and waits. Returns whether it had to be killed.
 
-    came: signals that came so far, to which more are added. One more than now makes it urgent, as END_S does; two more,
-    or GRACE_S, kill it.
+    came: the signals received so far; a handler adds to it. After one more signal, or END_S, the server gets SIGTERM.
+    After two more, or GRACE_S later, it is killed.
     """
     assert child.stdin
     with suppress(OSError):
         child.stdin.close()
     asked = len(came)
     began_s = time.monotonic()
-    told = False
+    announced = False
     while not _gone(child):
         waited_s = time.monotonic() - began_s
         if len(came) > asked or waited_s > END_S:
             break
-        if not told and waited_s > SOON_S:
-            told = True
-            say(f"waiting for {_who(child)} to end, for up to {END_S:g} s; Ctrl-C again ends it at once")
+        if not announced and waited_s > SOON_S:
+            announced = True
+            say(f"waiting up to {END_S:g} s for {_process_text(child)} to end; Ctrl-C again ends it at once")
     else:
         return False
     asked, began_s = len(came), time.monotonic()
-    say(f"ending {_who(child)} by SIGTERM, and by SIGKILL after {GRACE_S:g} s; Ctrl-C again kills it")
+    say(
+        f"ending {_process_text(child)} by SIGTERM, and after {GRACE_S:g} s by SIGKILL; Ctrl-C again kills it"
+    )
     child.send_signal(signal.SIGTERM)
-    child.send_signal(signal.SIGCONT)  # one that is stopped gets no other signal
+    child.send_signal(signal.SIGCONT)  # a stopped process does not handle SIGTERM
     while not _gone(child):
         if len(came) > asked or time.monotonic() - began_s > GRACE_S:
             child.kill()
@@ -327,8 +331,8 @@ def _gone(child: subprocess.Popen[str]) -> bool:
     return child.returncode is not None
 
 
-def _who(child: subprocess.Popen[str]) -> str:
-    """ "sonde-stored (process 42, which is stopped)"."""
+def _process_text(child: subprocess.Popen[str]) -> str:
+    """The server as text: "sonde-stored (process 42, which is stopped)"."""
     state = next(iter(stat_fields(child.pid)), "")
     return f"{PROGRAM} (process {child.pid}{', which is stopped' if state in ('T', 't') else ''})"
 
@@ -338,7 +342,7 @@ def _named(events: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any] 
 
 
 def _last(log: Sequence[str]) -> str:
-    return f"its last words: {log[-1]}" if log else ""
+    return f"the last line of its log: {log[-1]}" if log else ""
 
 
 def _died(status: int, log: Sequence[str]) -> SondeError:
@@ -348,12 +352,12 @@ def _died(status: int, log: Sequence[str]) -> SondeError:
     return EnvironmentFailure(
         "store.server_died",
         f"the server ended {how}",
-        _last(log) or "start it again: what was acknowledged as stored is there",
+        _last(log) or "start it again: acknowledged data is not lost",
     )
 
 
 def write_ready(path: Path, event: Mapping[str, Any]) -> None:
-    """Tells scripts in a file where the server listens, whole or not at all."""
+    """Writes a file from which scripts learn where the server listens. It is written whole or not at all."""
     text = json.dumps(dict(event) | {"event": "ready"}) + "\n"
     try:
         write_whole(path, text.encode())

@@ -1,4 +1,4 @@
-"""Runs sonde-storebench beside servers of its own, or against servers that run already, and seals what it recorded."""
+"""Runs sonde-storebench with servers of its own, or against servers that run already, and seals its records."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from sonde.store.sealing import SCHEMA
 PROBE = "sonde-storebench"
 START_S, STOP_S = 20.0, 5.0
 ASK_S = 2.0
-# Servers are asked whether they are there when no sample came for QUIET_S, and again LOOK_S later; one that says
-# nothing for SILENT_S is taken for stopped, and at once when the budget was over LATE_S ago.
+# When no sample came for QUIET_S, each server is asked whether it is alive, and again every LOOK_S. A server that does
+# not answer for SILENT_S counts as stopped; when the budget ended LATE_S ago, it counts as stopped at once.
 QUIET_S, LOOK_S, SILENT_S, LATE_S = 3.0, 1.0, 10.0, 1.0
-MOST_FAILED = 8  # cases that are named when they fail; more are counted
-# What --backend means: what keeps objects, keys and tables. Keys and rows that nobody keeps could not be found, so with
-# `null` they are kept in memory; rows by SQLite, as everywhere.
+MAX_FAILED = 8  # failed cells that are reported by name; more are only counted
+# The values of --backend: the backends for objects, keys and tables. Keys and rows that are not stored could not be
+# read, so `null` stores them in memory; rows always go to SQLite.
 BACKENDS = {
     "null": {"data": "null", "kv": "memory", "db": "memory"},
     "memory": {"data": "memory", "kv": "memory", "db": "memory"},
@@ -51,14 +51,15 @@ BACKENDS = {
 }
 
 
-def backends_of(name: str, there: Mapping[str, Sequence[str]], safety: str = "network") -> dict[str, str]:
-    """What a server is to keep things in, by role. there: backends by role, of `run.has`. A role whose backend this
-    build lacks is left out where it is that of tables.
+def backends_of(name: str, available: Mapping[str, Sequence[str]], safety: str = "network") -> dict[str, str]:
+    """The backends of a server, by role, for a value of --backend.
+
+    available: backends by role, from `run.has`. When this build has no backend for tables, that role is left out.
 
     Raises
     ------
-    UsageError  store.unknown_backend: it is no name, or not in this build; store.bad_safety: nothing it keeps is as
-    safe as that.
+    UsageError  store.unknown_backend: there is no such name, or this build lacks a backend; store.bad_safety: the
+    backends do not provide this safety.
     """
     if name not in BACKENDS:
         raise UsageError(
@@ -68,20 +69,20 @@ def backends_of(name: str, there: Mapping[str, Sequence[str]], safety: str = "ne
         )
     wanted = BACKENDS[name]
     if safety == "storage" and not _durable(name):
-        able = [other for other in BACKENDS if _durable(other) and not {*_lacking(other, there)} - {"db"}]
+        able = [other for other in BACKENDS if _durable(other) and not {*_lacking(other, available)} - {"db"}]
         raise UsageError(
             "store.bad_safety",
-            f"--backend {name} keeps nothing on stable storage, and --safety storage promises that",
+            f"--backend {name} stores nothing on stable storage, but --safety storage promises that",
             f"add --backend {' or '.join(able)}, or leave --safety out"
             if able
-            else "leave --safety out: 'sonde doctor' says what to install for backends that keep things on disk",
+            else "leave --safety out: 'sonde doctor' shows what to install for backends that store data on disk",
         )
-    lacking = _lacking(name, there)
+    lacking = _lacking(name, available)
     if needed := [wanted[role].partition(",")[0] for role in lacking if role != "db"]:
         raise UsageError(
             "store.unknown_backend",
             f"this build has no backend {', '.join(needed)}",
-            "'sonde doctor' says what to install; --backend memory needs nothing",
+            "'sonde doctor' shows what to install; --backend memory needs nothing",
         )
     return {role: text for role, text in wanted.items() if role not in lacking}
 
@@ -90,15 +91,15 @@ def _durable(name: str) -> bool:
     return "{}" in BACKENDS[name]["data"]
 
 
-def _lacking(name: str, there: Mapping[str, Sequence[str]]) -> list[str]:
-    """The roles whose backend this build has not."""
+def _lacking(name: str, available: Mapping[str, Sequence[str]]) -> list[str]:
+    """The roles whose backend this build lacks."""
     return [
-        role for role, text in BACKENDS[name].items() if text.partition(",")[0] not in there.get(role, ())
+        role for role, text in BACKENDS[name].items() if text.partition(",")[0] not in available.get(role, ())
     ]
 
 
 def roles_of(addresses: Sequence[str], token_file: Path | None, auth: str | None = None) -> set[str] | None:
-    """The roles that running servers have among them; None where they cannot be asked: the probe will say why."""
+    """The roles of running servers taken together. None when they cannot be asked; the probe will report why."""
     try:
         return _asked(addresses, token_file, auth)
     except SondeError:
@@ -106,7 +107,7 @@ def roles_of(addresses: Sequence[str], token_file: Path | None, auth: str | None
 
 
 def _answers(address: str, token_file: Path | None, auth: str | None) -> bool:
-    """Whether a server says something within ASK_S, be it that it lets nobody in."""
+    """Whether a server answers within ASK_S. A refusal is an answer, too."""
     from sonde.store.errors import TimedOut, Unreachable
 
     try:
@@ -119,7 +120,7 @@ def _answers(address: str, token_file: Path | None, auth: str | None) -> bool:
 
 
 def _asked(addresses: Sequence[str], token_file: Path | None, auth: str | None) -> set[str]:
-    """The roles that running servers have among them. Raises SondeError: one cannot be asked."""
+    """The roles of running servers taken together. Raises SondeError when a server cannot be asked."""
     from sonde.store.client import connect
 
     options: dict[str, Any] = {"token_file": str(token_file)} if token_file else {}
@@ -129,50 +130,50 @@ def _asked(addresses: Sequence[str], token_file: Path | None, auth: str | None) 
 
 
 def runnable(cases: Sequence[Case], roles: Collection[str] | None) -> tuple[list[Case], list[Warning], str]:
-    """Of the cases those that servers with these roles, and the HDF5 of this machine, can run.
+    """The cases that servers with these roles, and the HDF5 of this machine, can run.
 
-    roles: None where they are not known, and all are hoped for.
+    roles: None when they are unknown; then all cases are tried.
 
-    Returns the cases, a warning for each reason that others are left out, and the path of libhdf5 where it is needed.
+    Returns the cases, a warning for each reason why others are left out, and the path of libhdf5 when it is needed.
 
     Raises
     ------
-    UsageError  store.no_case; EnvironmentFailure  store.no_hdf5: nothing is left.
+    UsageError  store.no_case; EnvironmentFailure  store.no_hdf5: no case can run.
     """
-    kept = [case for case in cases if roles is None or set(ROLES.get(case.client, ("data",))) <= set(roles)]
+    chosen = [case for case in cases if roles is None or set(ROLES.get(case.client, ("data",))) <= set(roles)]
     notes = []
-    if out := [case for case in cases if case not in kept]:
+    if out := [case for case in cases if case not in chosen]:
         clients = ", ".join(dict.fromkeys(CLIENT_NAMES[case.client] for case in out))
         has = f"have only the role{'s' if len(roles or ()) != 1 else ''} {', '.join(sorted(roles or ()))}"
-        if not kept:
+        if not chosen:
             raise UsageError("store.no_case", f"nothing can be measured: the servers {has}", "see --backend")
         evidence = f"{len(out)} cases ({clients}) are left out: the servers {has}"
         notes.append(
             Warning(
                 "store.cases_left_out",
                 evidence,
-                "give them the other roles; 'sonde doctor' says what is missing",
+                "start servers with the other roles; 'sonde doctor' shows what this build lacks",
             )
         )
-    if not any(case.client in HDF5 for case in kept):
-        return kept, notes, ""
+    if not any(case.client in HDF5 for case in chosen):
+        return chosen, notes, ""
     try:
-        return kept, notes, str(run_hdf5.library())
+        return chosen, notes, str(run_hdf5.library())
     except EnvironmentFailure as error:
-        out, kept = kept, [case for case in kept if case.client not in HDF5]
-        if not kept:
+        out, chosen = chosen, [case for case in chosen if case.client not in HDF5]
+        if not chosen:
             raise
-        evidence = f"{len(out) - len(kept)} cases of HDF5 are left out: {error.what}"
-        return kept, [*notes, Warning("store.cases_left_out", evidence, error.hint)], ""
+        evidence = f"{len(out) - len(chosen)} cases of HDF5 are left out: {error.what}"
+        return chosen, [*notes, Warning("store.cases_left_out", evidence, error.hint)], ""
 
 
 @dataclass
 class Servers:
-    """Servers on loopback that live as long as a run. died: called once, from another thread, when one ends by itself.
+    """Servers on loopback that live as long as a run.
 
-    backends: as BACKENDS, {} stands for a folder of the server's own, which goes with it. silent: addresses of those
-    that do not answer any more; nobody waits for them to end. providers: of libfabric that variants name; the servers
-    let them have each.
+    backends: as in BACKENDS; {} stands for a folder of the server's own, which is removed with it. died: called once,
+    from another thread, when a server ends by itself. silent: addresses of servers that no longer answer; nobody waits
+    for them to end. providers: the libfabric providers that variants name; the servers allow each of them.
     """
 
     count: int
@@ -187,11 +188,11 @@ class Servers:
 
     @contextmanager
     def working(self, run_dir: Path) -> Iterator[Servers]:
-        """Starts them; stops them and removes what they kept, however the run ends.
+        """Starts the servers for a with block. At its end, stops them and removes their data, however the run ends.
 
         Raises
         ------
-        EnvironmentFailure  store.server_failed: one did not start.
+        EnvironmentFailure  store.server_failed: a server did not start.
         """
         try:
             with (run_dir / "log").open("ab") as log:
@@ -202,7 +203,7 @@ class Servers:
             self.stop()
 
     def stop(self) -> None:
-        """Ends them all, in order where they let us, and removes their folders. Safe to call twice."""
+        """Ends all servers, cleanly if possible, and removes their folders. Safe to call twice."""
         self._ending.set()
         for child, address in zip(self._children, self.addresses, strict=False):
             if address in self.silent:
@@ -221,7 +222,7 @@ class Servers:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _start(self, number: int, run_dir: Path, log: IO[bytes]) -> None:
-        words = [str(program()), "--listen", "127.0.0.1:0", "--with-parent", "--tls", "offer"]
+        argv = [str(program()), "--listen", "127.0.0.1:0", "--with-parent", "--tls", "offer"]
         if any("{}" in text for text in self.backends.values()):
             folder = (run_dir / f"server-{number}").resolve()
             self._folders.append(folder)
@@ -229,13 +230,13 @@ class Servers:
             for text in self.backends.values():
                 if "path={}/" in text:
                     (folder / text.rpartition("/")[2]).mkdir(mode=0o700)
-        words += [word for name in self.providers for word in ("--allow-provider", name)]
+        argv += [word for name in self.providers for word in ("--allow-provider", name)]
         for role, text in self.backends.items():
-            words += ["--backend", f"{role}={text.format(folder) if '{}' in text else text}"]
-        # A session of its own: Ctrl-C reaches Sonde alone, which ends the probe first. When Sonde dies, however, its
-        # end of the pipe closes, and the server ends.
+            argv += ["--backend", f"{role}={text.format(folder) if '{}' in text else text}"]
+        # The server gets a session of its own: Ctrl-C reaches Sonde alone, which ends the probe first. When Sonde dies,
+        # its end of the pipe closes, and the server ends.
         child = subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True
         )
         self._children.append(child)
         self.addresses.append(str(_ready(child, run_dir)["listen"]))
@@ -253,9 +254,9 @@ class Servers:
 
 
 def _ready(child: subprocess.Popen[bytes], run_dir: Path) -> Event:
-    """The event with which a server says where it listens."""
+    """The event with which a server reports the address at which it listens."""
     assert child.stdout is not None
-    deadline, told = time.monotonic() + START_S, b""
+    deadline, output = time.monotonic() + START_S, b""
     os.set_blocking(child.stdout.fileno(), False)
     with selectors.DefaultSelector() as selector:
         selector.register(child.stdout, selectors.EVENT_READ)
@@ -263,8 +264,8 @@ def _ready(child: subprocess.Popen[bytes], run_dir: Path) -> Event:
             if not selector.select(left):
                 continue
             piece = os.read(child.stdout.fileno(), 1 << 16)
-            told += piece
-            for line in told.split(b"\n")[:-1]:
+            output += piece
+            for line in output.split(b"\n")[:-1]:
                 event = parse_event(line) or {}
                 if event.get("event") == "ready":
                     os.set_blocking(child.stdout.fileno(), True)
@@ -299,15 +300,15 @@ def _log(run_dir: Path) -> str:
 
 
 class Listener(session.Listener):
-    """What sonde-storebench says, and the end of a server that should not have ended.
+    """Handles the events of sonde-storebench, and the unexpected end of a server.
 
-    servers, variants: HOST:PORT of servers that were named, and the variants that must reach them, raw limits left
-    out. When none of these does there is nothing to measure: the limits alone are those of this machine.
+    servers: HOST:PORT of servers that were named. variants: the variants that should reach them, without raw limits.
+    When none of these reaches a server there is nothing to measure: raw limits are those of this machine.
     """
 
     room = "store"
     sample_kinds = (BURST,)
-    dropped = ("bursts", "a shorter --epoch-length or a longer --precision needs less room")
+    dropped = ("bursts", "a shorter --epoch-length or a coarser --precision (such as 5%) needs less room")
     patience = "raise --timeout for very large batches, or look at the server"
     who = "the probe was"
 
@@ -318,14 +319,13 @@ class Listener(session.Listener):
         self.died: SondeError | None = None
         self.failed = 0
         self.began = self.alive = time.monotonic()
-        self.in_doubt = (
-            False  # a case has failed, and no server has answered since: samples may be those of raw limits
-        )
+        # Set when a case has failed, until a server answers: the samples may come from raw limits alone.
+        self.in_doubt = False
         self._samples = 0
         self._followed: list[
             Warning
-        ] = []  # what failed since the last sign of life: of a server that is gone its end
-        self.servers, self.hoped = tuple(servers), set(variants)
+        ] = []  # failures since the last sign of life; a server's end may explain them
+        self.servers, self.expected = tuple(servers), set(variants)
 
     def take(self, event: Event) -> None:
         self._note(event)
@@ -333,7 +333,7 @@ class Listener(session.Listener):
         if failed and self.died is not None:
             return
         self.failed += failed
-        if failed and self.failed > MOST_FAILED:
+        if failed and self.failed > MAX_FAILED:
             self.progress.show(event)
             return
         super().take(event)
@@ -341,16 +341,17 @@ class Listener(session.Listener):
             self._followed.append(self.warnings[-1])
         if self.servers and event.get("code") == "store.variant_absent":
             self._absent(event)
-        self.attrs.pop("mpi_library", None)  # which this probe has none of
-        if event["event"] == "end" and self.failed > MOST_FAILED and not self.died:
-            self.warn("case_failed", f"and {self.failed - MOST_FAILED} more cells failed", "see those named")
+        self.attrs.pop("mpi_library", None)  # this probe uses no MPI
+        if event["event"] == "end" and self.failed > MAX_FAILED and not self.died:
+            hint = "see the warnings about the first cells"
+            self.warn("case_failed", f"and {self.failed - MAX_FAILED} more cells failed", hint)
             if self.in_doubt:
                 self._followed.append(self.warnings[-1])
 
     def _absent(self, event: Event) -> None:
-        """A variant that did not reach its server; EnvironmentFailure  store.unreachable after the last of them."""
-        self.hoped.discard(name := str(event["variant"]))
-        if self.hoped or self.interrupted:
+        """Handles a variant that did not reach its server; EnvironmentFailure  store.unreachable after the last one."""
+        self.expected.discard(name := str(event["variant"]))
+        if self.expected or self.interrupted:
             return
         servers = f"server{'s' * (len(self.servers) > 1)} at {', '.join(self.servers)}"
         why = str(event["evidence"]).removeprefix(f"{name}: ")
@@ -359,7 +360,7 @@ class Listener(session.Listener):
         )
 
     def _note(self, event: Event) -> None:
-        """Keeps when a server last did something: a case that failed, or no more samples than before, is no sign."""
+        """Records when a server last did something. A failed case, or progress without samples, does not count."""
         if event["event"] == "warning" and event.get("code") == "store.case_failed":
             self.in_doubt = True
         if self.in_doubt:
@@ -375,13 +376,13 @@ class Listener(session.Listener):
                 self.alive = time.monotonic()
 
     def answered(self, asked_s: float) -> None:
-        """Takes that all servers answered, when they were asked at `asked_s` (time.monotonic)."""
+        """Records that all servers answered a question of `asked_s` (time.monotonic)."""
         self.alive = max(self.alive, asked_s)
         self.in_doubt = False
         self._followed.clear()
 
     def lost(self, error: SondeError) -> None:
-        """Takes the death of a server: the probe is asked to end. Cases that failed of it are not told as well."""
+        """Records the death of a server, and asks the probe to end. Failures that it caused are not reported."""
         self.died = error
         self.failed -= sum(warning in self._followed for warning in self.warnings)
         self.warnings = [warning for warning in self.warnings if warning not in self._followed]
@@ -389,18 +390,18 @@ class Listener(session.Listener):
         self.stop()
 
     def silenced(self, servers: Sequence[str]) -> None:
-        """Takes that servers answer no more. The probe, which waits for them, is ended: what it had written stays."""
+        """Records that servers no longer answer, and ends the probe, which waits for them. Its records stay."""
         after, since = self.alive - self.began, time.monotonic() - self.alive
         many = len(servers) > 1
         what = f"server{'s' * many} {', '.join(servers)} stopped answering after {after:.0f} s"
         if since >= 1:
-            what += f", and {'have' if many else 'has'} said nothing for {since:.0f} s"
+            what += f", and {'have' if many else 'has'} been silent for {since:.0f} s"
         self.lost(
             EnvironmentFailure(
                 "store.server_silent",
                 what,
-                "see there whether it has ended or is stopped ('ps' shows T), or its host is overloaded or gone; then "
-                "run it again",
+                "check whether it has ended or is stopped ('ps' shows T), or its host is overloaded or down; then run "
+                "this again",
             )
         )
 
@@ -412,11 +413,12 @@ class Listener(session.Listener):
 def watched(
     listener: Listener, answers: Callable[[str], bool], servers: Servers, end_s: float
 ) -> Iterator[None]:
-    """Looks after servers while they are measured: without answers, a probe would wait for each of its cells in turn.
+    """Watches servers while they are measured. Otherwise the probe would wait for a dead server in each of its cells.
 
-    answers: whether a server at an address does. servers: their addresses; those that do not answer are told to it, and
-    to the listener. end_s: when the budget ends, on time.monotonic. With one that refuses, the probe is often done
-    before its silence was long enough: when cases have failed at the end, the servers are asked once more.
+    answers: whether the server at an address answers. servers: their addresses; servers that do not answer are recorded
+    in it, and in the listener. end_s: when the budget ends, as time.monotonic. When a server refuses connections, the
+    probe is often done before the silence was long enough; so when cases have failed at the end, the servers are asked
+    once more.
     """
     over = threading.Event()
 
@@ -457,17 +459,19 @@ def watched(
         watcher.join()
     if listener.in_doubt and not listener.interrupted and listener.died is None:
         gone = [address for address in servers.addresses if not answers(address)]
-        if gone and listener.died is None:  # one started here is told by its end, which may come meanwhile
+        if (
+            gone and listener.died is None
+        ):  # the end of a server started here may have been reported meanwhile
             silence(gone)
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be measured, with what, into which dataset.
+    """The measurement to make: its plan, its servers, its dataset.
 
     servers: HOST:PORT of servers that run already; () starts `plan.servers` here.
-    token_file: their secret. auth: how this client proves who it is; None: as the server asks.
-    command: what the user typed. budget_s: time for all of it since `began` (time.monotonic).
+    token_file: their secret. auth: how this client proves its identity; None: as the server requests.
+    command: the command line of the user. budget_s: time for everything since `began` (time.monotonic).
     """
 
     plan: Plan
@@ -482,12 +486,12 @@ class Request:
 
     @property
     def proof(self) -> tuple[str, ...]:
-        """Words for the probe."""
-        words = ("--auth", self.auth) if self.auth else ()
-        return (*words, "--token-file", str(self.token_file)) if self.token_file else words
+        """The arguments of the probe for authentication."""
+        argv = ("--auth", self.auth) if self.auth else ()
+        return (*argv, "--token-file", str(self.token_file)) if self.token_file else argv
 
     def left_s(self) -> float:
-        """Time that measuring may take from now on."""
+        """The time that measuring may still take, s."""
         return self.plan.measuring_s(self.budget_s - (time.monotonic() - self.began))
 
     def line(self, run_dir: Path, addresses: Sequence[str]) -> list[str]:
@@ -499,13 +503,13 @@ class Request:
 
 
 def measure(request: Request, progress: Progress) -> Measured:
-    """Measures, and seals what was measured, however it ended. progress: where events are shown.
+    """Measures and seals the result, even after a failure. progress: where events are shown.
 
     Raises
     ------
-    As `session.run`; EnvironmentFailure  store.server_died before there was a sample, store.unreachable: no variant
-    but raw limits reached a server that was named, and nothing is left; store.server_silent: one answers no more, and
-    nothing was measured before.
+    As `session.run`; EnvironmentFailure  store.server_died: a server died before there was a sample;
+    store.unreachable: only raw limits reached a server that was named, and no file is left; store.server_silent: a
+    server stopped answering before there was a sample.
     """
     plan = request.plan
     stored = [variant.name for variant in plan.variants if variant.style != "raw"]
@@ -541,12 +545,12 @@ def measure(request: Request, progress: Progress) -> Measured:
     try:
         measured = session.run(job, listener)
     except EnvironmentFailure as failed:
-        if failed.code == "store.unreachable":  # what there may be is of raw limits
+        if failed.code == "store.unreachable":  # any samples come from raw limits
             session.forget(job.run_dir)
             without_log(failed)
         if listener.died is not None and not listener.interrupted:
             listener.died.beside([*plan.warnings(), *listener.warnings])
-            raise listener.died from None  # what the probe then met is only what followed
+            raise listener.died from None  # the probe's error is only a consequence of it
         raise
     if listener.died is not None:
         measured.error = listener.died

@@ -1,4 +1,4 @@
-"""What the storage room needs: its server and client, tried with a key and an object, and what else was built in."""
+"""The doctor's checks of the storage room: tests server and client with a key and an object, and lists the features."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sonde.core import distribution
 from sonde.core.diagnosis import FACT, GOOD, NONE, POOR, Answer, Here, Need, check
 from sonde.core.errors import SondeError
 
-# What may be missing: the package's key, its role or kind and name in the server's list, and what it would give.
+# Optional features: the package's key, its role or kind and its name in the server's list, and what it provides.
 OPTIONAL = (
     ("lmdb", "kv", "lmdb", "keys in LMDB"),
     ("rocksdb", "kv", "rocksdb", "keys in RocksDB"),
@@ -22,7 +22,7 @@ PROBE_S = 15.0
 
 @check("store", "Store", "Storage", 30)
 def store(here: Here) -> Answer:
-    """Asks the server what it has, and stores and reads back a key and an object in this process."""
+    """Asks the server for its features; stores and reads back a key and an object in this process."""
     from sonde.store import run
 
     absent = [Need("store", f"{distribution.install('store', here.root)}, then 'make setup'")]
@@ -30,7 +30,7 @@ def store(here: Here) -> Answer:
     try:
         program = run.program()
     except SondeError:
-        return Answer("not built: ISA-L or OpenSSL was not there", NONE, values, absent)
+        return Answer("not built: ISA-L or OpenSSL was missing", NONE, values, absent)
     values |= {"built": True, "server": str(program)}
     try:
         has = run.has()
@@ -44,15 +44,17 @@ def store(here: Here) -> Answer:
         for package, kind, name, what in OPTIONAL
         if name not in has.get(kind, ())
     ]
-    kept = [name for role in run.ROLES for name in has[role] if name not in ("null", "memory")]
-    text = f"a key and an object come back; keeps data with {', '.join(kept) or 'memory only'}"
+    durable = [name for role in run.ROLES for name in has[role] if name not in ("null", "memory")]
+    text = (
+        f"works: a key and an object were read back; stores data with {', '.join(durable) or 'memory only'}"
+    )
     if auth := [name for name in has["auth"] if name != "none"]:
         if "munge" in auth and (silent := _munge_silent()):
             auth.remove("munge")
             needs.append(silent)
             text += "; munged does not answer"
         values["munge_works"] = "munge" in auth
-        text += f"; lets in by {', '.join(auth)}" if auth else ""
+        text += f"; authentication: {', '.join(auth)}" if auth else ""
     if broken := has.get("broken_modules", ()):
         text += "".join(f"; {one['what']}" for one in broken)
         advice = "; ".join(dict.fromkeys(one["hint"] for one in broken))
@@ -61,7 +63,7 @@ def store(here: Here) -> Answer:
 
 
 def _munge_silent() -> Need | None:
-    """What to do where libmunge was built in, but its daemon makes no credential."""
+    """The need to start munged, when libmunge is built in but its daemon creates no credential; else None."""
     from sonde._store import try_munge
 
     try:
@@ -81,12 +83,12 @@ def _try_it() -> None:
         client.put("doctor", "key", b"value")
         client.write("doctor", "object", b"content")
         if client.get("doctor", "key") != b"value" or client.read("doctor", "object").tobytes() != b"content":
-            raise made("store.corrupt", "what was stored came back changed")
+            raise made("store.corrupt", "the data read back differs from the data stored")
 
 
 @check("fabric", "Fabric", "Storage", PROBE_S + 15)
 def fabric(here: Here) -> Answer:
-    """Which providers of libfabric carry a message here: each is tried, in a process of its own."""
+    """Tests which libfabric providers transfer a message on this machine, each in a process of its own."""
     try:
         from sonde.store.client import providers
     except SondeError as error:
@@ -94,14 +96,14 @@ def fabric(here: Here) -> Answer:
     try:
         tried = providers("ofi-msg", PROBE_S) + providers("ofi-rdm", PROBE_S)
     except SondeError:
-        return Answer("libfabric is not built in: tcp only", FACT, {"works": False})
+        return Answer("built without libfabric: tcp only", FACT, {"works": False})
     values = {"works": any(one["works"] for one in tried), "providers": tried}
     good = sorted(
         {one["provider"]: one["half_round_trip_s"] for one in tried if one["works"]}.items(),
         key=lambda pair: pair[1],
     )
     if not good:
-        return Answer("no provider of libfabric carries a message here", POOR, values)
+        return Answer("no provider of libfabric transfers a message on this machine", POOR, values)
     from sonde.core.units import format_duration
 
     shown = ", ".join(f"{name} {format_duration(time_s)}" for name, time_s in good)

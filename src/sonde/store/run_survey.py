@@ -1,4 +1,4 @@
-"""The quick form of the store room: objects and keys over every transport there is, on loopback, nothing kept."""
+"""The survey entry of the store room: objects and keys over every transport on loopback. Nothing is stored."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
     from sonde.core.launch.measured import Measured
 
-# What is slow by a factor that the room's own run tells anyway would take most of the time; and within one host ofi-rma
-# goes the way of ofi-rdm.
+# The slow variants would take most of the time, and `sonde store run` shows their cost anyway. Within one host ofi-rma
+# behaves like ofi-rdm.
 LEFT_OUT = ("raw-ofi", "plain", "thesis", "ofi-rma")
-WITH_TIME_S = 30.0  # a share from which on they are measured, too
-CLIENTS = ("object", "striped", "item", "kv")  # tables and HDF5 are compared in a run of the room's own
+WITH_TIME_S = 30.0  # with at least this budget they are measured, too
+CLIENTS = ("object", "striped", "item", "kv")  # `sonde store run` compares tables and HDF5
 
 
 class StoreSurvey(SurveyEntry):
-    """The quick form of store."""
+    """The survey entry of store."""
 
     weight = 0.6
     spread = 2.0
@@ -38,8 +38,8 @@ class StoreSurvey(SurveyEntry):
         from sonde.store.plan import Plan, choose_variants, default_cases, fitting, measuring_s
         from sonde.store.run import has
 
-        there = has()
-        variants = choose_variants((), there.get("transports", ()))
+        build = has()
+        variants = choose_variants((), build.get("transports", ()))
         if call.budget_s < WITH_TIME_S:
             variants = tuple(variant for variant in variants if variant.name not in LEFT_OUT)
         left_s = call.budget_s - (time.monotonic() - call.began)
@@ -49,7 +49,7 @@ class StoreSurvey(SurveyEntry):
             variants=variants,
             cases=tuple(cases),
             seed=call.seed,
-            backends=runs.backends_of("null", there),
+            backends=runs.backends_of("null", build),
             backend="null",
         )
         request = runs.Request(plan, call.folder / "store.nc", call.command, call.budget_s, call.began)
@@ -59,8 +59,8 @@ class StoreSurvey(SurveyEntry):
         from sonde.store import verdict
 
         summary = tree["summary"].to_dataset().load()
-        # What a transport is good for is a lesson and no fault of the machine's: `check` must not fail for it.
-        return Judgement(verdict.sentence(summary, name), (), verdict.sound(summary))
+        # How good a transport is, is a lesson and not a fault of the machine: `check` must not fail because of it.
+        return Judgement(verdict.sentence(summary, name), (), verdict.valid(summary))
 
     def compare(self, before: xr.DataTree, now: xr.DataTree, names: tuple[str, str]) -> Compared:
         from sonde.core import dataset
@@ -72,4 +72,4 @@ class StoreSurvey(SurveyEntry):
         return Compared(found.findings, found.sentence(names[1]) if found.blunt else "")
 
     def drains(self, finding: Finding) -> bool:
-        return False  # a slow transport may be the fault of what was installed, on every host alike
+        return False  # the cause of a slow transport may be the installed software, which is the same on every host

@@ -26,7 +26,7 @@ from sonde.store.address import Address
 if TYPE_CHECKING:
     from sonde.store.client import Batch, Client
 
-AT_ONCE = 1000  # keys or objects of a batch
+AT_ONCE = 1000  # keys or objects in a batch
 UNFINISHED = "sonde.unfinished"  # in an item's metadata until the put of it has ended
 PIECE = 8 << 20  # B; what is sent while the next is read
 VALUE = int(_store.LIMITS["value_bytes"])
@@ -61,9 +61,9 @@ def source(file: Path) -> Iterator[Iterator[bytes]]:
 
 @contextmanager
 def sink(file: Path) -> Iterator[Callable[[bytes], object]]:
-    """Something that writes to a file, which is there when all was written, and not before.
+    """A function that writes to a file. The file appears under its name when everything is written, not before.
 
-    What is no plain file, as /dev/null or a named pipe, is written to as it is.
+    A file that is not regular, such as /dev/null or a named pipe, is written to directly.
 
     Raises
     ------
@@ -74,9 +74,9 @@ def sink(file: Path) -> Iterator[Callable[[bytes], object]]:
     asked: list[int] = []
 
     def end(number: int, _: object) -> None:
-        """SIGTERM and SIGHUP end this process, and leave no file. (Ctrl-C is an exception as any other.)"""
+        """Ends this process on SIGTERM and SIGHUP without leaving a file. (Ctrl-C is an exception like any other.)"""
         asked.append(number)
-        if making:  # there may be a file by now that `new` does not name yet
+        if making:  # the file may exist already while `new` is not assigned yet
             return
         if new:
             new.discard()
@@ -109,36 +109,36 @@ def sink(file: Path) -> Iterator[Callable[[bytes], object]]:
 
 @contextmanager
 def about(what: Address) -> Iterator[None]:
-    """Says of what is not there, or is there already, how it is typed and what to type next."""
+    """Replaces NotFound and Exists by errors that name the address as typed, with a hint that fits."""
     try:
         yield
     except errors.NotFound:
         raise not_there(what) from None
     except errors.Exists:
         raise errors.Exists(
-            "store.exists", f"there is {what} already", "leave --exclusive out to replace it"
+            "store.exists", f"{what} exists already", "leave --exclusive out to replace it"
         ) from None
 
 
 def not_there(what: Address, more: str = "") -> errors.NotFound:
-    """The error for one that is not there. more: what is said behind its address."""
+    """The error for an address without data. more: text to append to the message."""
     if what.kind == "table":
-        hint = "correct its name, or name the servers that it was made on, in the same order"
+        hint = "correct its name, or name the servers on which it was created, in the same order"
     else:
         hint = f"{typed('sonde', 'store', 'ls', what.at(b''))} lists what there is"
     return errors.NotFound("store.not_found", f"there is no {what}{more}", hint)
 
 
 def put(client: Client, to: Address, pieces: Iterator[bytes], exclusive: bool) -> int:
-    """Stores pieces under an address; what was there is replaced. Number of bytes stored.
+    """Stores pieces under an address, and replaces old data. Returns the number of bytes stored.
 
-    An item that is new and fails while its servers answer is removed again; until all is written it is marked
-    UNFINISHED.
+    An item is marked UNFINISHED until everything is written. When writing a new item fails while its servers answer,
+    the item is removed again.
 
     Raises
     ------
-    Exists, with exclusive. StoreError: how far it came is told, as an object's pieces are stored one by one.
-    UsageError  store.bad_address: a space that is reserved.
+    Exists, with exclusive. StoreError: the message has the number of bytes written, because an object's pieces are
+    stored one by one. UsageError  store.bad_address: the space is reserved.
     """
     _refuse_reserved(to)
     item, is_new = None, False
@@ -165,24 +165,24 @@ def put(client: Client, to: Address, pieces: Iterator[bytes], exclusive: bool) -
             item.describe(_without_mark(item), client.safety)
     except EnvironmentFailure as error:
         if is_new and _removed_again(client, to, error):
-            error.what += f"; of the new content {at} B were written, and {to} is removed again"
+            error.what += f"; {at} B of the new content were written, and {to} was removed again"
             raise
         stands = write.stands if isinstance(write, _Written) else at
         if isinstance(error, errors.StoreError):
-            error.what += f"; of the new content the first {stands} B are written" if stands else ""
+            error.what += f"; the first {stands} B of the new content are written" if stands else ""
         error.what += f"; {to} is not complete" if item is not None else ""
         raise
     except KeyboardInterrupt:
         raise Interrupted(
             "store.interrupted",
-            f"interrupted: {to} is new up to byte {at} at most, and behind that as it was",
+            f"interrupted: {to} is new up to byte {at} at most, and unchanged after that",
             "put it again, or remove it with 'sonde store rm'",
         ) from None
     return at
 
 
 class _Written:
-    """Sends a piece while the next is read. stands: bytes from the object's beginning on that the server has."""
+    """Sends a piece while the next one is read. stands: number of bytes, from the beginning, that the server has."""
 
     def __init__(self, client: Client, to: Address) -> None:
         self.client, self.to = client, to
@@ -190,7 +190,7 @@ class _Written:
         self.stands = 0
 
     def __call__(self, at: int, piece: bytes) -> None:
-        """b"": waits for the last one."""
+        """Sends a piece at an offset; b"" waits for the last one."""
         batch = None
         if piece:
             batch = self.client.batch()
@@ -200,10 +200,10 @@ class _Written:
             self.under_way.wait()
             if batch is not None and self.under_way.failed:
                 with suppress(errors.StoreError):
-                    batch.wait()  # it is on its way already: what it leaves behind is there before this is told
+                    batch.wait()  # it was sent already: its effect must be complete before the error is raised
             self.stands += int(self.under_way[0].value)
             if self.under_way.failed:
-                # How much of the whole content stands is told by who calls this.
+                # The caller adds to the message how much of the whole content is written.
                 raise self.under_way._failure(0, written=False)
         self.under_way = batch
 
@@ -215,7 +215,7 @@ def _put_key(client: Client, to: Address, pieces: Iterator[bytes], exclusive: bo
         if len(value) > VALUE:
             raise UsageError(
                 "store.too_large",
-                f"a key's value may have {VALUE >> 20} MiB, and this has more",
+                f"a key's value may have {VALUE >> 20} MiB, but this has more",
                 f"store it as an object: {Address('object', to.space, to.name)}",
             )
     with about(to):
@@ -224,7 +224,7 @@ def _put_key(client: Client, to: Address, pieces: Iterator[bytes], exclusive: bo
 
 
 def _item_to_write(client: Client, to: Address, exclusive: bool) -> tuple[Any, bool]:
-    """An item that is marked as unfinished, and whether it is new."""
+    """The item to write, marked as unfinished, and whether it is new."""
     mark: dict[Any, Any] = {UNFINISHED: "put"}
     if not exclusive:
         try:
@@ -243,7 +243,10 @@ def _without_mark(item: Any) -> dict[str, str]:
 
 
 def _removed_again(client: Client, item: Address, why: EnvironmentFailure) -> bool:
-    """Not where a server is silent already: that would only make the user wait a second time."""
+    """Removes an item after an error; returns whether it is removed.
+
+    Does not try when a server is silent: that would only make the user wait a second time.
+    """
     if isinstance(why, (errors.Unreachable, errors.TimedOut)):
         return False
     with suppress(errors.StoreError):
@@ -255,16 +258,16 @@ def _removed_again(client: Client, item: Address, why: EnvironmentFailure) -> bo
 def _refuse_reserved(to: Address) -> None:
     if to.kind == "item" or not (to.space == b"sonde.items" or to.space.startswith(b"h5.")):
         return
-    what = "items are described" if to.space == b"sonde.items" else "the HDF5 connector keeps its files"
+    purpose = "descriptions of items" if to.space == b"sonde.items" else "files of the HDF5 connector"
     raise UsageError(
         "store.bad_address",
-        f"{to} is in a reserved space, in which {what}",
-        "choose a space that is neither sonde.items nor begins with h5.",
+        f"{to} is in a reserved space for {purpose}",
+        "choose a space other than sonde.items that does not begin with h5.",
     )
 
 
 def pieces(client: Client, what: Address) -> Iterator[bytes]:
-    """What is stored under an address. An object that grows or shrinks meanwhile is read as it is found.
+    """The content of an address, in pieces. When an object grows or shrinks meanwhile, its current data are read.
 
     Raises
     ------
@@ -293,7 +296,7 @@ def pieces(client: Client, what: Address) -> Iterator[bytes]:
     at, ahead = 0, None
     while at < size or ahead is not None:
         batch = None
-        if at < size:  # asked for before the piece in hand is written away
+        if at < size:  # requested before the current piece is written
             batch = client.batch()
             batch.read(what.space, what.name, at, min(PIECE, size - at))
             batch.start()
@@ -308,12 +311,12 @@ def pieces(client: Client, what: Address) -> Iterator[bytes]:
 def _size_of_item(data: Any) -> int:
     try:
         return int(data.status()[0])
-    except errors.NotFound:  # described, and not yet written to
+    except errors.NotFound:  # the item is described, but not yet written
         return 0
 
 
 def stat(client: Client, what: Address) -> dict[str, Any]:
-    """What is known of what is stored under an address: address, bytes, and what its kind has besides.
+    """The facts about an address: address, bytes, and more by its kind.
 
     Raises
     ------
@@ -322,7 +325,7 @@ def stat(client: Client, what: Address) -> dict[str, Any]:
     facts: dict[str, Any] = {"address": str(what)}
     if what.kind == "kv":
         batch = client.batch("network")
-        batch.get(what.space, what.name, bytearray(1))  # the rest of the value stays where it is
+        batch.get(what.space, what.name, bytearray(1))  # the rest of the value is not transferred
         batch.run()
         if batch[0].status == _store.Status.not_found:
             raise not_there(what)
@@ -350,7 +353,7 @@ def stat(client: Client, what: Address) -> dict[str, Any]:
 
 
 def names(client: Client, prefix: Address, long: bool) -> Iterator[dict[str, Any]]:
-    """What begins with an address, in byte order: its address; with `long` its bytes and last change, too."""
+    """The entries that begin with an address, in byte order: addresses; with `long` also bytes and last change."""
     if prefix.kind == "kv" or (prefix.kind == "hdf5" and not long):
         if not long:
             yield from ({"address": str(prefix.at(key))} for key in client.keys(prefix.space, prefix.name))
@@ -372,7 +375,7 @@ def names(client: Client, prefix: Address, long: bool) -> Iterator[dict[str, Any
 
 
 def remove(client: Client, target: Address, recursive: bool) -> tuple[int, list[Address]]:
-    """Removes one, or all that begin with it: how many were removed, and what was not there."""
+    """Removes one address, or all that begin with it. Returns how many were removed, and those that did not exist."""
     if not recursive:
         try:
             _remove(client, target)
@@ -388,7 +391,7 @@ def remove(client: Client, target: Address, recursive: bool) -> tuple[int, list[
             _remove(client, target.at(name))
             removed += 1
         except errors.NotFound:
-            continue  # somebody else was quicker
+            continue  # another client removed it first
     return removed, [] if removed else [target]
 
 
@@ -399,7 +402,7 @@ def _remove(client: Client, target: Address) -> None:
     how(target.space, target.name)
 
 
-# An HDF5 file is a key that names a space of its own, in which its records and its objects lie, and nothing else
+# An HDF5 file is a key whose value names a space of its own. Only the file's records and objects are in that space
 # (native/store/h5/container.hpp).
 
 
@@ -408,13 +411,13 @@ def _space_of_file(client: Client, file: Address) -> str:
 
 
 def _bytes_of_file(client: Client, space: str) -> int:
-    """What its records and objects hold on all servers."""
+    """The bytes of a file's records and objects on all servers."""
     records = sum(len(value) for _, value in client.scan(space))
     return records + sum(_each_part(client, space, "status"))
 
 
 def _remove_file(client: Client, file: Address) -> None:
-    """The name goes first: what is left of a removal that was cut short is found by nobody, and is no file."""
+    """Removes a file, its name first. After an interrupted removal, nobody finds the rest, and it is not a file."""
     space = _space_of_file(client, file)
     client.remove(file.space, file.name)
     for keys in _some(client.keys(space)):
@@ -427,7 +430,7 @@ def _remove_file(client: Client, file: Address) -> None:
 
 
 def _each_part(client: Client, space: str, operation: str) -> Iterator[int]:
-    """An operation on each object of a space, on every server, as they are striped; what each of them gave."""
+    """Runs an operation on each object of a space on every server, because they are striped. Yields the values."""
     for names in _some(client.objects(space)):
         batch = client.batch()
         for name in names:
@@ -438,13 +441,13 @@ def _each_part(client: Client, space: str, operation: str) -> Iterator[int]:
 
 
 def _some(names: Iterator[str]) -> Iterator[list[str]]:
-    """All of them, as many at once as one batch should hold."""
+    """The names in lists, each with as many as one batch should have."""
     while some := list(islice(names, AT_ONCE)):
         yield some
 
 
 def _run(batch: Batch) -> None:
-    """Runs a batch; what is not there, or not on that server, is no fault."""
+    """Runs a batch; an object that does not exist, or not on that server, is not an error."""
     batch.run()
     for k in np.flatnonzero(batch.statuses):
         if batch[int(k)].status != _store.Status.not_found:
@@ -452,17 +455,17 @@ def _run(batch: Batch) -> None:
 
 
 def shown(time_ns: int) -> str:
-    """UTC, to the second."""
+    """A time as text: UTC, to the second."""
     return datetime.fromtimestamp(time_ns // 1_000_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def as_json(value: Any) -> Any:
-    """A field's value as JSON holds it: a blob in base64."""
+    """A field's value for JSON: a blob in base64."""
     return base64.b64encode(value).decode() if isinstance(value, bytes) else value
 
 
 def as_cell(value: Any) -> str:
-    """A field's value in a table on the terminal."""
+    """A field's value as text for a table on the terminal."""
     if value is None:
         return "–"
     if isinstance(value, bytes):

@@ -1,6 +1,6 @@
-"""store/1: what a dataset of `sonde store run` holds, and how the probe's block file becomes /raw.
+"""store/1: the variables of a dataset of `sonde store run`, and its validation.
 
-ARCHITECTURE.md, "store/1", is the definition; the tables RAW and SUMMARY here say the same as data.
+ARCHITECTURE.md, "store/1", is the definition; the tables RAW and SUMMARY contain the same as data.
 """
 
 from __future__ import annotations
@@ -31,13 +31,11 @@ STAGES = ("serialise", "wait", "backend")
 
 OF_VARIANT: dict[str, Described] = {
     "style": Described(
-        ("variant",), "str", "", "what the variant is: default, plain, thesis, provider, raw, or its own name"
+        ("variant",), "str", "", "kind of the variant: default, plain, thesis, provider, raw, or its own name"
     ),
     "transport": Described(("variant",), "str", "", "transport"),
-    "provider": Described(
-        ("variant",), "str", "", "provider of libfabric that was used; empty where there is none"
-    ),
-    "detail": Described(("variant",), "str", "", "what the connection is, in its own words"),
+    "provider": Described(("variant",), "str", "", "libfabric provider that was used; empty without one"),
+    "detail": Described(("variant",), "str", "", "description of the connection by the transport"),
     "options": Described(("variant",), "str", "", "how the variant differs from its transport's default"),
 }
 OF_CASE: dict[str, Described] = {
@@ -47,22 +45,20 @@ OF_CASE: dict[str, Described] = {
     "op": Described(("case",), "str", "", "operation"),
     "size": Described(("case",), "<i8", "B", "bytes of an operation", allowed=COUNT),
     "batch": Described(("case",), "<i8", "1", "operations of a batch", allowed=from_(1)),
-    "depth": Described(("case",), "<i8", "1", "batches under way at once", allowed=from_(1)),
+    "depth": Described(("case",), "<i8", "1", "batches in flight at once", allowed=from_(1)),
 }
 RAW: dict[str, Described] = {
     "duration": Described(
         SERIES, "<f8", "s", "duration of an iteration: `depth` batches of `batch` operations", allowed=COUNT
     ),
     "epoch": Described(
-        SERIES, "<i4", "1", "burst a sample belongs to; -1 where there is none", allowed=NUMBERED
+        SERIES, "<i4", "1", "burst that a sample belongs to; -1 without a sample", allowed=NUMBERED
     ),
     "t_start": Described(SERIES, "<f8", "s", "begin of the iteration since measuring began", allowed=FINITE),
-    "n": Described(CELL, "<i4", "1", "samples kept", allowed=count_of("sample")),
+    "n": Described(CELL, "<i4", "1", "samples stored", allowed=count_of("sample")),
     "status": Described(CELL, "|i1", "1", "how measuring a cell ended", allowed=STATUS),
-    "bursts": Described(CELL, "<i4", "1", "bursts kept", allowed=count_of("burst")),
-    "burst_epoch": Described(
-        BURSTS, "<i4", "1", "epoch of a burst; -1 where there is none", allowed=NUMBERED
-    ),
+    "bursts": Described(CELL, "<i4", "1", "bursts stored", allowed=count_of("burst")),
+    "burst_epoch": Described(BURSTS, "<i4", "1", "epoch of a burst; -1 without a burst", allowed=NUMBERED),
     "serialise": Described(
         BURSTS, "<f8", "s", "mean over a burst: building the messages of an iteration", allowed=FINITE
     ),
@@ -91,19 +87,17 @@ SUMMARY: dict[str, Described] = {
     "n": _cell("1", "samples", "<i4", allowed=COUNT),
     "epochs": _cell("1", "epochs with samples", "<i4", allowed=COUNT),
     "status": _cell("1", "how measuring a cell ended", "|i1", allowed=STATUS),
-    "steady": _cell(
-        "1", "whether the level stayed the same, as far as it can be told", "|i1", allowed=codes(0, 1)
-    ),
+    "steady": _cell("1", "whether no change of the level was detected", "|i1", allowed=codes(0, 1)),
     **_with_ends("median", "s", "median duration of an iteration"),
     **_with_ends("p99", "s", "99 % quantile of the durations"),
     "mean": _cell("s", "mean duration"),
     "min": _cell("s", "smallest duration"),
     **_with_ends("rate", "1/s", "operations a second at the median duration"),
     **_with_ends("throughput", "B/s", "bytes a second at the median duration"),
-    "mean_rate": _cell("1/s", "all operations over all the time they took"),
-    **_with_ends("ratio_to_tcp", "1", "rate over that of the variant tcp, epoch by epoch"),
-    **_with_ends("ratio_to_raw", "1", "rate over that of the raw limit, epoch by epoch"),
-    **_with_ends("ratio_to_raw_ofi", "1", "rate over that of libfabric alone, epoch by epoch"),
+    "mean_rate": _cell("1/s", "number of all operations over their total time"),
+    **_with_ends("ratio_to_tcp", "1", "rate relative to the variant tcp, epoch by epoch"),
+    **_with_ends("ratio_to_raw", "1", "rate relative to the raw limit, epoch by epoch"),
+    **_with_ends("ratio_to_raw_ofi", "1", "rate relative to libfabric alone, epoch by epoch"),
     "pairs_tcp": _cell("1", "epochs in which both the cell and tcp were measured", "<i4", allowed=COUNT),
     "pairs_raw": _cell(
         "1", "epochs in which both the cell and the raw limit were measured", "<i4", allowed=COUNT
@@ -118,17 +112,17 @@ SUMMARY: dict[str, Described] = {
             ("serialise", "building the messages of an iteration"),
             ("wait", "in the server, before the backend"),
             ("backend", "in the backend"),
-            ("wire", "all the rest of an iteration: sending, the wire, waking up, receiving"),
+            ("wire", "the rest of an iteration: sending, the wire, waking up, receiving"),
         )
     },
     **OF_VARIANT,
     **OF_CASE,
 }
-"""Variables of /summary. Every variable is optional, and others are allowed beside them."""
+"""Variables of /summary. Every variable is optional, and other variables are allowed."""
 
 
 def validate(tree: xr.DataTree) -> list[Finding]:
-    """What is wrong with a dataset of this room; [] for a valid one."""
+    """The faults of a dataset of this room; [] for a valid one."""
     found: list[Finding] = []
     if "raw" not in tree.children:
         return [Finding("store.missing", "/raw is missing", {"variable": "raw"})]
@@ -143,7 +137,7 @@ def validate(tree: xr.DataTree) -> list[Finding]:
         found.append(Finding("store.client", f"/raw/client names {', '.join(unknown)}", {"clients": unknown}))
     n, bursts = raw["n"].values, raw["bursts"].values
     if (n < 0).any() or (n > raw.sizes["sample"]).any() or (bursts > raw.sizes["burst"]).any():
-        found.append(Finding("store.counts", "/raw/n or /raw/bursts counts more than there is room for", {}))
+        found.append(Finding("store.counts", "/raw/n or /raw/bursts is larger than its dimension", {}))
         return found
     for v, c in np.argwhere(n > 0):
         cell = f"{raw['variant'].values[v]}, {raw['case'].values[c]}"

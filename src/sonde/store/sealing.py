@@ -38,13 +38,13 @@ RECORD_FIELDS = (
     "offset",
 )
 CHUNK = 32768  # samples
-PENDING = 8192  # samples of a cell that are held before they are written
+PENDING = 8192  # samples of a cell that are buffered before they are written
 ATTRIBUTES = {**described.ROOT, "epoch_length": attribute("samples of a burst", COUNT)}
 
 
 @dataclass
 class StoreLayout(Layout):
-    """Layout, with what place() needs besides: rows of the variants kept, counts of cells, their facts."""
+    """Layout, with further data for place(): rows of the stored variants, counts of cells, facts of both."""
 
     rows: dict[int, int] = field(default_factory=dict)
     n: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.int32))
@@ -54,7 +54,7 @@ class StoreLayout(Layout):
 
 
 class StoreSchema:
-    """RoomSchema of store/1 (`sonde.core.seal`). Plan keys: docs of `layout`."""
+    """RoomSchema of store/1 (`sonde.core.seal`). `layout` documents the keys of the plan."""
 
     room = "store"
     version = 1
@@ -63,13 +63,13 @@ class StoreSchema:
         return [""]
 
     def layout(self, plan: Mapping[str, Any], files: Sequence[BlockFile], part: str) -> StoreLayout:
-        """Counts what the probe's file holds.
+        """Counts the records of the probe's file, and lays out the dataset.
 
-        plan: variants, list of {name, style, transport, options, clients}, of which `clients` names those that are
-        measured on it ([]: all), and `without` the cases that are not; cases, list of specifications; epoch_length;
-        asked_variants: whether the user named the variants, so that one that is absent is missed. A variant that could
-        not be connected has no row where it was not asked for. A cell that is slow on purpose, and was so slow that it
-        gave nothing, leaves the run complete.
+        plan: variants, list of {name, style, transport, options, clients, without}: `clients` names those that are
+        measured on it ([]: all), `without` the cases that are not measured; cases, list of specifications;
+        epoch_length; asked_variants: whether the user named the variants, so that an absent one makes the run
+        incomplete. A variant that could not be connected, and that was not asked for, has no row. A cell that is slow
+        on purpose, and so slow that it has no data, leaves the run complete.
 
         Raises
         ------
@@ -79,27 +79,27 @@ class StoreSchema:
             raise DataError(
                 "store.no_blocks",
                 "there is no block file to read",
-                "nothing was measured: look at the run's log, then measure again",
+                "nothing was measured: see the run's log, then measure again",
             )
         if len(files) > 1:
             raise DataError(
                 "store.plan_mismatch",
-                f"there are {len(files)} block files, and a run of the store has one",
-                "keep the file of one run in its folder, and only this",
+                f"there are {len(files)} block files, but a run of the store has one",
+                "leave only the file of this run in its folder",
             )
         file = files[0]
         _check_header(plan, file)
         variants, cases = plan["variants"], [_case(spec) for spec in plan["cases"]]
         connected = list(file.header.get("connected", [True] * len(variants)))
         asked = bool(plan.get("asked_variants", False))
-        kept = [k for k in range(len(variants)) if asked or connected[k]]
-        rows = {k: row for row, k in enumerate(kept)}
-        shape = (len(kept), len(cases))
+        stored = [k for k in range(len(variants)) if asked or connected[k]]
+        rows = {k: row for row, k in enumerate(stored)}
+        shape = (len(stored), len(cases))
         n, bursts = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
         status = np.full(shape, NOT_MEASURED, np.int8)
         bad = 0
         for records in file:
-            good = _sound(records, len(variants), len(cases), rows)
+            good = _valid(records, len(variants), len(cases), rows)
             bad += len(records) - int(good.sum())
             records = records[good]
             row = np.array([rows[int(k)] for k in records["variant"]], int)
@@ -112,10 +112,10 @@ class StoreSchema:
         status[(n > 0) & (status == NOT_MEASURED)] = UNDECIDED
         longest, most = max(1, int(n.max(initial=0))), max(1, int(bursts.max(initial=0)))
         layout = StoreLayout(
-            dims={"variant": len(kept), "case": len(cases), "sample": longest, "burst": most},
+            dims={"variant": len(stored), "case": len(cases), "sample": longest, "burst": most},
             coords={
                 "variant": (
-                    [variants[k]["name"] for k in kept],
+                    [variants[k]["name"] for k in stored],
                     {"long_name": "variant: how the server was reached"},
                 ),
                 "case": (list(plan["cases"]), {"long_name": "case: client.operation:bytes:batch:depth"}),
@@ -125,41 +125,43 @@ class StoreSchema:
             n=n,
             bursts=bursts,
             status=status,
-            facts=_facts(variants, kept, file.header, cases),
+            facts=_facts(variants, stored, file.header, cases),
         )
         if bad:
             layout.warnings.append(
                 Warning(
                     "store.bad_record",
-                    f"{bad} records name variants, cases or counts that this run does not have",
-                    "they are left out; was the folder mixed with that of another run?",
+                    f"{bad} records have variants, cases or counts that are not in this run",
+                    "they are left out; check whether the folder contains files of another run",
                 )
             )
-        asked_for = np.array([[_wanted(variants[k], case) for case in cases] for k in kept])
-        styles = [variants[k].get("style") for k in kept]
-        # Where nothing else was measured, they are what the run was made for.
-        beside = any(style not in (*SLOW, "raw") for style in styles)
+        asked_for = np.array([[_wanted(variants[k], case) for case in cases] for k in stored])
+        styles = [variants[k].get("style") for k in stored]
+        # When only slow variants were measured, they are the purpose of the run.
+        others = any(style not in (*SLOW, "raw") for style in styles)
         early = ENDED_EARLY.get(str(plan.get("stop_reason")), "")
-        patient = beside and not early  # of a run that ended early nobody knows what was too slow
-        slow = np.array([patient and connected[k] and s in SLOW for k, s in zip(kept, styles)], bool)
+        may_lack = others and not early  # in a run that ended early, missing data does not mean too slow
+        slow = np.array([may_lack and connected[k] and s in SLOW for k, s in zip(stored, styles)], bool)
         missing = (n == 0) & asked_for
         if (lacking := missing & ~slow[:, None]).any():
             layout.complete = False
             evidence = f"{int(lacking.sum())} of {int(asked_for.sum())} cells have no data"
-            evidence += f", as {early}: " if early else ": "
-            evidence += _named(lacking, variants, kept, plan["cases"])
-            hint = "run it again" if early else "other warnings may say why; else give a longer --budget"
+            evidence += f", because {early}: " if early else ": "
+            evidence += _named(lacking, variants, stored, plan["cases"])
+            hint = (
+                "run it again" if early else "other warnings may give the reason; else give a longer --budget"
+            )
             layout.warnings.append(Warning("store.cells_without_data", evidence, hint))
         if (hopeless := missing & slow[:, None]).any():
             evidence = "cells that are slow on purpose were too slow to be measured: "
-            evidence += _named(hopeless, variants, kept, plan["cases"])
+            evidence += _named(hopeless, variants, stored, plan["cases"])
             layout.warnings.append(Warning("store.cells_left_out", evidence, "give a longer --budget"))
         return layout
 
     def place(
         self, plan: Mapping[str, Any], layout: Layout, file: BlockFile, part: str
     ) -> Iterator[tuple[str, tuple[int | slice, ...], np.ndarray]]:
-        """Samples of a cell in the order of time, a few thousand at once."""
+        """The samples of each cell in the order of time, a few thousand at once."""
         assert isinstance(layout, StoreLayout)
         for name, values in layout.facts.items():
             yield name, (slice(0, len(values)),), values
@@ -168,12 +170,12 @@ class StoreSchema:
         yield "status", (), layout.status
         cells: dict[tuple[int, int], _Cell] = {}
         for records in file:
-            good = _sound(records, len(plan["variants"]), len(plan["cases"]), layout.rows)
+            good = _valid(records, len(plan["variants"]), len(plan["cases"]), layout.rows)
             for record in records[good & (records["kind"] == BURST)]:
                 where = (layout.rows[int(record["variant"])], int(record["case"]))
                 cell = cells.setdefault(where, _Cell(where))
                 cell.add(record)
-                if cell.held >= PENDING:
+                if cell.pending >= PENDING:
                     yield from cell.pieces()
         for cell in cells.values():
             yield from cell.pieces()
@@ -185,35 +187,35 @@ class StoreSchema:
         return analyse(raw)
 
     def leading_dims(self, tree: xr.DataTree) -> Sequence[tuple[str, ...]]:
-        """Dims of the table that a file of one table is made of, as `data convert` asks."""
+        """The dims of the table that `data convert` writes to a file of one table."""
         return [CELL]
 
     def tables(self, tree: xr.DataTree) -> Tables:
-        """The declared variables and root attributes, which `dataset.open` holds a file against."""
+        """The declared variables and root attributes, against which `dataset.open` checks a file."""
         return {"raw": RAW, "summary": SUMMARY, "": ATTRIBUTES}
 
     def validate(self, tree: xr.DataTree) -> list[Finding]:
-        """What is wrong with a dataset; [] for a valid one."""
+        """The faults of a dataset; [] for a valid one."""
         return validate(tree)
 
 
 class _Cell:
-    """Samples of one cell that are not yet written, and where they go."""
+    """The samples of one cell that are not yet written, and their position in the dataset."""
 
     def __init__(self, where: tuple[int, int]) -> None:
-        self.where, self.sample, self.burst, self.held = where, 0, 0, 0
+        self.where, self.sample, self.burst, self.pending = where, 0, 0, 0
         self.records: list[np.void] = []
 
     def add(self, record: np.void) -> None:
         self.records.append(record)
-        self.held += int(record["n"])
+        self.pending += int(record["n"])
 
     def pieces(self) -> Iterator[tuple[str, tuple[int | slice, ...], np.ndarray]]:
         if not self.records:
             return
         counts = [int(record["n"]) for record in self.records]
         samples, bursts = (
-            slice(self.sample, self.sample + self.held),
+            slice(self.sample, self.sample + self.pending),
             slice(self.burst, self.burst + len(counts)),
         )
         epochs = np.array([record["epoch"] for record in self.records], np.int32)
@@ -230,25 +232,25 @@ class _Cell:
         yield "burst_epoch", (*self.where, bursts), epochs
         for stage in STAGES:
             yield stage, (*self.where, bursts), np.array([record[stage] for record in self.records])
-        self.sample, self.burst, self.held, self.records = samples.stop, bursts.stop, 0, []
+        self.sample, self.burst, self.pending, self.records = samples.stop, bursts.stop, 0, []
 
 
 def _wanted(variant: Mapping[str, Any], case: Case) -> bool:
-    """Whether a case was to be measured on a variant of the plan."""
+    """Whether the plan has a case for a variant."""
     only = variant.get("clients")
     return (not only or case.client in only) and case.spec not in variant.get("without", ())
 
 
 def _named(
-    cells: np.ndarray, variants: Sequence[Mapping[str, Any]], kept: Sequence[int], cases: Sequence[str]
+    cells: np.ndarray, variants: Sequence[Mapping[str, Any]], stored: Sequence[int], cases: Sequence[str]
 ) -> str:
-    """The first of some cells, and how many more there are."""
-    names = [f"{variants[kept[v]]['name']}, {cases[c]}" for v, c in np.argwhere(cells)]
+    """The names of the first cells, and the number of the others."""
+    names = [f"{variants[stored[v]]['name']}, {cases[c]}" for v, c in np.argwhere(cells)]
     return "; ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
-def _sound(records: np.ndarray, variants: int, cases: int, rows: Mapping[int, int]) -> np.ndarray:
-    """Which records can be believed."""
+def _valid(records: np.ndarray, variants: int, cases: int, rows: Mapping[int, int]) -> np.ndarray:
+    """Which records are valid, as booleans."""
     most = records["value"].shape[1]
     return np.asarray(
         (records["variant"] < variants)
@@ -274,16 +276,16 @@ def _variable(name: str, what: Described, samples: int, bursts: int) -> Any:
 
 def _facts(
     variants: Sequence[Mapping[str, Any]],
-    kept: Sequence[int],
+    stored: Sequence[int],
     header: Mapping[str, Any],
     cases: Sequence[Case],
 ) -> dict[str, np.ndarray]:
     def of(key: str) -> np.ndarray:
-        told = header.get(key) or [""] * len(variants)
-        return np.array([str(told[k]) for k in kept], object)
+        texts = header.get(key) or [""] * len(variants)
+        return np.array([str(texts[k]) for k in stored], object)
 
     facts = {
-        name: np.array([str(variants[k].get(name, "")) for k in kept], object)
+        name: np.array([str(variants[k].get(name, "")) for k in stored], object)
         for name in ("style", "transport", "options")
     }
     facts |= {"provider": of("providers"), "detail": of("details")}
@@ -299,7 +301,7 @@ def _case(spec: str) -> Case:
         return Case.read(spec)
     except UsageError as error:
         raise DataError(
-            "store.plan_mismatch", f"the run's plan holds a case that is none: {error.what}", ""
+            "store.plan_mismatch", f"the run's plan has a case that is not valid: {error.what}", ""
         ) from None
 
 
@@ -308,14 +310,14 @@ def _check_header(plan: Mapping[str, Any], file: BlockFile) -> None:
         raise DataError(
             "store.not_store_blocks",
             f"{file.path.name} was not written by sonde-storebench",
-            "keep the file of one run in its folder, and only this",
+            "leave only the file of this run in its folder",
         )
     for key, wanted in (("variants", [v["name"] for v in plan["variants"]]), ("cases", list(plan["cases"]))):
         if file.header.get(key) != wanted:
             raise DataError(
                 "store.plan_mismatch",
-                f"{file.path.name} has other {key} than run.json of its folder",
-                "keep the file of one run in its folder, and only this",
+                f"the {key} of {file.path.name} differ from those in run.json of its folder",
+                "leave only the file of this run in its folder",
             )
 
 

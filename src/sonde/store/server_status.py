@@ -1,4 +1,4 @@
-"""What servers say of themselves, in words."""
+"""The status reports of servers: their check, and their verdict, tables and warnings."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ from sonde.store.errors import StoreError
 HOLDS = {"data": "objects", "kv": "keys", "db": "tables"}
 _NUMBERS = ("up_s", "bytes_in", "bytes_out", "connections", "connections_ever", "refused", "bad_frames")
 _LAST = ("last_error", "last_refused")
-_TIMES = {"messages": ("wait", "backend"), "syncs": ("sync",)}  # of a role: where it has counted some
+_TIMES = {
+    "messages": ("wait", "backend"),
+    "syncs": ("sync",),
+}  # stages of a role; present when its counter is not 0
 
 
 @dataclass(frozen=True)
 class ServerStatus:
-    """Of one server.
+    """The status of one server.
 
-    address: "host:port". roles: of data, kv, db. transport, provider, detail: how this client is connected.
-    report: what the server says of itself: roles with latencies (s), operations and outcomes by name,
-    connections, bytes_in, bytes_out, last_error, last_refused.
+    address: "host:port". roles: some of data, kv, db. transport, provider, detail: how this client is connected.
+    report: the server's own report: roles with latencies (s), operations and outcomes by name, connections, bytes_in,
+    bytes_out, last_error, last_refused.
     """
 
     address: str
@@ -36,7 +39,7 @@ class ServerStatus:
 
 
 def report_of(text: bytes, address: str) -> dict[str, Any]:
-    """What a server says of itself, as all that is made of it here can rely on; b"" is nothing.
+    """The report of a server, checked so that the functions here can rely on it. b"" gives an empty report.
 
     Raises
     ------
@@ -45,19 +48,19 @@ def report_of(text: bytes, address: str) -> dict[str, Any]:
     try:
         report = json.loads(text.decode("utf-8", "replace") or "{}")
         if not isinstance(report, dict):
-            raise TypeError("it is no object")
-        _look(report)
+            raise TypeError("it is not an object")
+        _check(report)
     except (ValueError, TypeError, RecursionError) as error:
         raise StoreError(
             "store.bad_report",
-            f"{address} reported a status that this version does not understand: {str(error)[:200]}",
+            f"{address} reported a status that this version cannot read: {str(error)[:200]}",
             "run the same version of Sonde on both sides",
         ) from None
     return report
 
 
-def _look(report: Mapping[str, Any]) -> None:
-    """Raises TypeError."""
+def _check(report: Mapping[str, Any]) -> None:
+    """Raises TypeError when a part of a report has the wrong type."""
     for name in _NUMBERS:
         if name in report:
             _number(report, name)
@@ -68,12 +71,12 @@ def _look(report: Mapping[str, Any]) -> None:
     for name in ("operations", "outcomes"):
         counts = report.get(name) or {}
         if not isinstance(counts, dict):
-            raise TypeError(f"'{name}' is no object")
+            raise TypeError(f"'{name}' is not an object")
         for one in counts:
             _number(counts, one)
     roles = report.get("roles", [])
     if not isinstance(roles, list) or not all(isinstance(role, dict) for role in roles):
-        raise TypeError("'roles' are no objects")
+        raise TypeError("'roles' is not a list of objects")
     for role in roles:
         for name in ("role", "backend", "detail", *(("broken",) if role.get("broken") else ())):
             _text(role, name)
@@ -85,19 +88,19 @@ def _look(report: Mapping[str, Any]) -> None:
                     _number(role, f"{stage}_p99_s")
 
 
-def _number(told: Mapping[str, Any], name: str) -> None:
-    value = told.get(name)
-    if not isinstance(value, int | float) or not 0 <= value < 1 << 64:  # NaN is neither
-        raise TypeError(f"'{name}' is no number that it can be")
+def _number(part: Mapping[str, Any], name: str) -> None:
+    value = part.get(name)
+    if not isinstance(value, int | float) or not 0 <= value < 1 << 64:  # false for NaN
+        raise TypeError(f"'{name}' is not a number in the allowed range")
 
 
-def _text(told: Mapping[str, Any], name: str) -> None:
-    if not isinstance(told.get(name), str):
-        raise TypeError(f"'{name}' is no text")
+def _text(part: Mapping[str, Any], name: str) -> None:
+    if not isinstance(part.get(name), str):
+        raise TypeError(f"'{name}' is not a text")
 
 
 def verdict(servers: Sequence[ServerStatus], asked: int | None = None) -> str:
-    """One sentence on all that answered. asked: how many were; those that answered when None."""
+    """One sentence on the servers that answered. asked: how many were asked; None: those that answered."""
     n = len(servers)
     done = sum(_count(server.report.get("operations")) for server in servers)
     if asked is not None and asked > n:
@@ -110,7 +113,7 @@ def verdict(servers: Sequence[ServerStatus], asked: int | None = None) -> str:
 
 
 def silent(servers: Mapping[str, SondeError]) -> list[Warning]:
-    """One for each server that did not answer. servers: why, by address."""
+    """One warning for each server that did not answer. servers: the errors, by address."""
     return [
         Warning(
             error.code,
@@ -121,21 +124,21 @@ def silent(servers: Mapping[str, SondeError]) -> list[Warning]:
     ]
 
 
-def as_json(address: str, said: ServerStatus | SondeError) -> dict[str, Any]:
-    """One server in the JSON of `status`: what it said, or `error` with why it did not."""
-    if isinstance(said, SondeError):
-        host = address.rpartition("@")[2]  # without the role that it was asked for
-        return {"address": host, "error": {"code": said.code, "what": said.what, "hint": said.hint}}
-    return asdict(said)
+def as_json(address: str, answer: ServerStatus | SondeError) -> dict[str, Any]:
+    """One server in the JSON of `status`: its status, or `error` when it did not answer."""
+    if isinstance(answer, SondeError):
+        host = address.rpartition("@")[2]  # without the role
+        return {"address": host, "error": {"code": answer.code, "what": answer.what, "hint": answer.hint}}
+    return asdict(answer)
 
 
 def troubled(server: ServerStatus) -> bool:
-    """Whether a backend of it can no longer keep what it is told to keep."""
+    """Whether a backend of the server can no longer store data durably."""
     return any(role.get("broken") for role in server.report.get("roles", ()))
 
 
 def tables(server: ServerStatus) -> list[Table]:
-    """One server: what serves its roles, how long that takes, and what it counted."""
+    """The tables of one server: its backends, their latencies, and its counters."""
     report = server.report
     roles = report.get("roles", ())
     link = " ".join(word for word in (server.transport, server.provider) if word)
@@ -147,7 +150,7 @@ def tables(server: ServerStatus) -> list[Table]:
     )
     times = Table(
         "",
-        ("what", "messages", "waits", "99 %", "backend", "99 %", "sync", "99 %"),
+        ("what", "messages", "wait", "99 %", "backend", "99 %", "sync", "99 %"),
         [
             (
                 HOLDS.get(role["role"], role["role"]),
@@ -159,7 +162,7 @@ def tables(server: ServerStatus) -> list[Table]:
             for role in roles
         ],
         right=range(1, 8),
-        note="Half of the messages, and 99 % of them, took no longer; rounded up to a power of two.",
+        note="Median, and 99 % quantile, of the time of a message, rounded up to a power of two.",
     )
     rows = [
         ("operations", _counts(report.get("operations"))),
@@ -176,7 +179,7 @@ def tables(server: ServerStatus) -> list[Table]:
 
 
 def warnings(servers: Sequence[ServerStatus]) -> list[Warning]:
-    """What a reader must know of them."""
+    """The warnings that follow from the reports of servers."""
     found = []
     for server in servers:
         for role in server.report.get("roles", ()):
@@ -185,16 +188,16 @@ def warnings(servers: Sequence[ServerStatus]) -> list[Warning]:
                 found.append(
                     Warning(
                         "store.broken",
-                        f"{server.address} can no longer promise to keep {what}: {broken}",
-                        "make good what it says, then restart it",
+                        f"{server.address} can no longer store {what} durably: {broken}",
+                        "remove this cause, then restart the server",
                     )
                 )
         if bad := int(server.report.get("bad_frames", 0)):
             found.append(
                 Warning(
                     "store.bad_frames",
-                    f"{server.address} was sent {bad} malformed or damaged frame{'s' * (bad != 1)}",
-                    "something else than a client talks to it, or the network damages data",
+                    f"{server.address} received {bad} malformed or damaged frame{'s' * (bad != 1)}",
+                    "a program that is not a Sonde client connects to it, or the network damages data",
                 )
             )
     return found

@@ -5,9 +5,9 @@
     for row in runs.select(("residual", "<", 1.0), order=["-step"]):
         print(row["_id"], row["case"])
 
-What chooses rows is None (all of them), a condition (field, comparison, value), or ("all", [...]) and ("any", [...])
-of these. Comparisons: == != < <= > >= prefix like "is null" "is not null". A field without a value is None, and
-meets "is null" and no other comparison. `_id` is the row's number, which the server gives.
+Rows are selected by None (all rows), by a condition (field, comparison, value), or by ("all", [...]) and ("any", [...])
+of conditions. Comparisons: == != < <= > >= prefix like "is null" "is not null". A field without a value is None; only
+"is null" is true for it. `_id` is the row's number, which the server assigns.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ Safety = Literal["none", "network", "storage"]
 
 
 class Batches(Protocol):
-    """What tables need of a client (`client.Client`)."""
+    """The part of a client (`client.Client`) that tables need."""
 
     def batch(self, safety: Safety | None = None) -> Any: ...
 
 
 class Table:
-    """One table of a server. fields: {name: type}. indexes: [(names, unique)]."""
+    """A table of a server. fields: {name: type}. indexes: [(names, unique)]."""
 
     def __init__(self, client: Batches, space: Name, name: Name, schema: Any) -> None:
         self._client, self._space, self._name, self._schema = client, space, name, schema
@@ -46,11 +46,11 @@ class Table:
         return list(self._schema.indexes)
 
     def insert(self, rows: Sequence[Mapping[str, Any]], *, safety: Safety | None = None) -> int:
-        """Inserts rows, all or none; a field that a row does not have is None there. The id of the last one.
+        """Inserts rows, all or none. Returns the id of the last one. A field that a row lacks is None there.
 
         Raises
         ------
-        Exists: a unique index has such a row. UsageError  store.bad_value: a value that its field cannot hold.
+        Exists: a unique index has an equal row already. UsageError  store.bad_value: a value does not fit its field.
         """
         if not rows:
             raise UsageError("store.bad_value", "there is no row to insert", "give at least one")
@@ -65,9 +65,10 @@ class Table:
         fields: Sequence[str] = (),
         limit: int | None = None,
     ) -> Iterator[dict[str, Any]]:
-        """Rows as mappings of `_id` and field to value, page by page.
+        """The rows, as mappings from `_id` and fields to values; read page by page.
 
-        order: names of fields, "-" in front for descending; then by `_id`. fields: only these. limit: at most so many.
+        order: names of fields, with "-" in front for descending order; then by `_id`. fields: the fields to return; ()
+        for all. limit: maximum number of rows.
         """
         import sonde._store as _store
 
@@ -84,12 +85,12 @@ class Table:
                 return
 
     def update(self, where: Where, values: Mapping[str, Any], *, safety: Safety | None = None) -> int:
-        """Gives rows new values; how many."""
+        """Gives rows new values. Returns the number of rows."""
         data = self._schema.update(where, list(values), list(values.values()))
         return int(self._one("db.update", data, safety=safety).value)
 
     def remove(self, where: Where, *, safety: Safety | None = None) -> int:
-        """Removes rows; how many. None removes all."""
+        """Removes rows. Returns their number. None removes all."""
         return int(self._one("db.remove", self._schema.selector(where), safety=safety).value)
 
     def drop(self, *, safety: Safety | None = None) -> None:
@@ -112,7 +113,7 @@ def one(
     length: int = 0,
     safety: Safety | None = None,
 ) -> Any:
-    """The result of one operation on a table; raises where it failed."""
+    """The result of one operation on a table. Raises the error if it failed."""
     reads = operation in ("db.query", "db.describe")
     batch = client.batch("network" if reads else safety)
     batch.table(operation, space, name, data, offset, length)
@@ -123,27 +124,27 @@ def one(
 
 
 def condition(text: str, fields: Mapping[str, str]) -> tuple[str, str, Any]:
-    """A condition as it is typed: "step >= 10", "case like cav%", "residual is null".
+    """A condition, from text as typed: "step >= 10", "case like cav%", "residual is null".
 
-    fields: {name: type}, for what the value means. A text may stand in quotes.
+    fields: {name: type}, to convert the value. A text may be in quotes.
 
     Raises
     ------
-    UsageError  store.bad_condition: no such field or comparison, or a value its type cannot be.
+    UsageError  store.bad_condition: there is no such field or comparison, or the value does not fit the field's type.
     """
-    words = "|".join(re.escape(word) for word in COMPARISONS)
+    comparisons = "|".join(re.escape(comparison) for comparison in COMPARISONS)
     signs = re.fullmatch(r"\s*\w+\s*([=!<>~&|]+).*", text, re.S)
     if signs and signs[1] not in (*COMPARISONS, "="):
         raise UsageError(
             "store.bad_condition",
             f"there is no comparison '{signs[1]}' in '{text}'",
-            f"allowed: {', '.join(COMPARISONS)}; a text that begins with a sign stands in quotes",
+            f"allowed: {', '.join(COMPARISONS)}; put a text that begins with a sign in quotes",
         )
-    match = re.fullmatch(rf"\s*(\w+)\s*({words}|=)\s*(.*?)\s*", text, re.S)
+    match = re.fullmatch(rf"\s*(\w+)\s*({comparisons}|=)\s*(.*?)\s*", text, re.S)
     if not match:
         raise UsageError(
             "store.bad_condition",
-            f"'{text}' is no condition",
+            f"'{text}' is not a condition",
             "write it like 'step >= 10' or 'case like cav%'",
         )
     field, comparison, value = match[1], "==" if match[2] == "=" else match[2], match[3]
@@ -154,9 +155,7 @@ def condition(text: str, fields: Mapping[str, str]) -> tuple[str, str, Any]:
         )
     if comparison.startswith("is "):
         if value:
-            raise UsageError(
-                "store.bad_condition", f"'{text}' has words behind '{comparison}'", "leave them out"
-            )
+            raise UsageError("store.bad_condition", f"'{text}' has text after '{comparison}'", "leave it out")
         return field, comparison, None
     return field, comparison, _typed_value(value, kind, field)
 

@@ -1,8 +1,8 @@
-"""Which differences to earlier surveys are a fault of this machine. Pure.
+"""The differences from earlier surveys that are a fault of this machine. Pure.
 
-Two runs of one machine differ by more than the intervals of either say: MPI places its buffers elsewhere, a core runs
-hotter, other programs come and go. So a difference counts where it stands beside every baseline, where it was there
-again when the room was measured again, and where nothing else worked on the machine meanwhile.
+Two runs of one machine differ by more than the intervals of either show: MPI places its buffers elsewhere, a core is
+hotter, other programs come and go. A difference therefore counts only if it exists against every baseline, if it came
+again when the room was measured again, and if no other program used the machine during the measurement.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ from sonde.core.errors import Finding, Warning
 from sonde.core.units import format_share
 from sonde.survey.result import RoomResult
 
-BUSY, MUCH = 0.05, 0.25  # of the processors' time, that others may take of a whole survey and of one room
-ENOUGH_BASELINES = 3  # show by themselves how runs of one machine differ
-PLACES = ("src", "dst", "rank")  # numbers in a finding's evidence that say where, and not how much
+BUSY, MUCH = (
+    0.05,
+    0.25,
+)  # largest share of the processors' time for other programs, in a whole survey and in one room
+ENOUGH_BASELINES = 3  # enough to show how much runs of one machine differ
+PLACES = ("src", "dst", "rank")  # numbers in a finding's evidence for a place, not for a size
 
 
 def subject(finding: Finding) -> tuple[Any, ...]:
-    """The place that a finding is about: equal for the same place in another run."""
+    """The place of a finding: equal for the same place in another run."""
     where = {
         key: tuple(value) if isinstance(value, list) else value
         for key, value in finding.evidence.items()
@@ -31,12 +34,12 @@ def subject(finding: Finding) -> tuple[Any, ...]:
 
 
 def single(findings: Sequence[Finding]) -> list[Finding]:
-    """Findings about one place each: without the one that only counts further ones, which has no place and no ratio."""
+    """Findings about one place each, without the one that only counts further ones and has no place and no ratio."""
     return [finding for finding in findings if "more" not in finding.evidence]
 
 
 def in_all(found: Sequence[Sequence[Finding]]) -> list[Finding]:
-    """The findings of the first that stand in each of the others, too."""
+    """The findings of the first list that are also in each of the others."""
     if not found:
         return []
     others = [{subject(finding) for finding in each} for each in found[1:]]
@@ -51,21 +54,22 @@ def beyond(suspects: Sequence[Finding], spread: float, baselines: int) -> list[F
 
 
 def within_warning(room: str, count: int, spread: float, baselines: int) -> Warning:
-    """Some differences are no more than runs of one machine differ by, as far as that is known."""
-    by = f"less than {spread:g} times as slow" if math.isfinite(spread) else "here of any size"
+    """The warning that some differences are within the known differences between runs of one machine."""
+    by = f"less than {spread:g} times slower" if math.isfinite(spread) else "of any size"
     few = f"{baselines} baseline{'' if baselines == 1 else 's'}"
     return Warning(
         "survey.few_baselines",
-        f"{room}: {differences(count)} may be how runs of this machine differ ({by}), which {few} cannot show",
+        f"{room}: {differences(count)} may be ordinary differences between runs of this machine ({by}); "
+        f"{few} cannot show this",
         f"give {ENOUGH_BASELINES} baselines or more: --against FOLDER --against FOLDER --against FOLDER",
     )
 
 
 def busy_rooms(results: Sequence[RoomResult]) -> set[str]:
-    """The rooms beside which other programs were at work: those where it was much, or all where it was BUSY of all.
+    """The rooms that other programs disturbed: those with a share above MUCH, or all rooms if the whole share is above
+    BUSY.
 
-    A room lasts seconds, and ranks that are killed at its end leave nobody to count their time: so its own share says
-    little.
+    A room lasts seconds, and the time of ranks that are killed at its end is not counted: so its own share says little.
     """
     measured = [result for result in results if result.seconds > 0]
     seconds = sum(result.seconds for result in measured)
@@ -75,20 +79,22 @@ def busy_rooms(results: Sequence[RoomResult]) -> set[str]:
 
 
 def busy_warning(busy: Sequence[RoomResult]) -> Warning:
-    """One warning of all rooms beside which other programs were at work."""
+    """One warning about all rooms that other programs disturbed."""
     suspects = sum(len(result.suspects) for result in busy)
     worst = max(result.others for result in busy)
-    held = f"; {differences(suspects)} may be theirs and are no findings" if suspects else ""
+    excluded = f"; {differences(suspects)} may be caused by them and are not findings" if suspects else ""
     return Warning(
         "survey.busy",
         f"other programs took up to {format_share(worst)} of the processors' time while "
-        f"{', '.join(result.room for result in busy)} {'was' if len(busy) == 1 else 'were'} measured{held}",
-        "sonde noise host names them; check again when they are gone",
+        f"{', '.join(result.room for result in busy)} {'was' if len(busy) == 1 else 'were'} measured{excluded}",
+        "sonde noise host names them; check again when they have ended",
     )
 
 
 def settle(result: RoomResult, again: RoomResult | None) -> None:
-    """Makes findings or warnings of a room's suspects. again: the room measured once more, and compared; None: not."""
+    """Turn a room's suspects into findings or warnings. again: the result of a second measurement and comparison; None:
+    there was none.
+    """
     suspects = result.suspects
     if not suspects:
         return
@@ -97,7 +103,7 @@ def settle(result: RoomResult, again: RoomResult | None) -> None:
         result.warnings.append(
             Warning(
                 "survey.not_repeated",
-                f"{result.room}: {differences(len(suspects))}, and no time was left to see whether they come again",
+                f"{result.room}: {differences(len(suspects))}, but there was no time to measure again",
                 "give a longer --budget",
             )
         )
@@ -109,19 +115,19 @@ def settle(result: RoomResult, again: RoomResult | None) -> None:
         result.warnings.append(
             Warning(
                 "survey.did_not_come_again",
-                f"{result.room}: {differences(len(result.suspects))} did not come again when it was measured again",
-                "nothing to do; several baselines tell how much runs differ: --against FOLDER --against FOLDER",
+                f"{result.room}: {differences(len(result.suspects))} were not confirmed by a second measurement",
+                "nothing to do; several baselines show how much runs differ: --against FOLDER --against FOLDER",
             )
         )
 
 
 def differences(count: int) -> str:
-    """So many differences, in words."""
-    return f"{count} difference{'' if count == 1 else 's'} to the earlier surveys"
+    """The number of differences, in words."""
+    return f"{count} difference{'' if count == 1 else 's'} from the earlier surveys"
 
 
 def unfit(result: RoomResult, findings: Sequence[Finding]) -> None:
-    """Makes warnings of findings that say that the machine could not be judged now, and not that it is at fault."""
+    """Turn findings into warnings if they mean that the machine could not be judged now, not that it is at fault."""
     for finding in findings:
         result.findings.remove(finding)
         result.warnings.append(Warning(finding.code, finding.text, finding.next))

@@ -19,7 +19,7 @@ from sonde.survey.result import RoomResult
 AGAINST_S, REPEAT_S = (
     52.0,
     12.0,
-)  # the budget of a check against others, and what of one is for measuring again
+)  # the budget of a check against baselines, and the share for measuring again
 
 
 @click.command()
@@ -34,7 +34,7 @@ def command(
 ) -> Outcome:
     """Measure this machine with the quick form of every room, and write one report.
 
-    -o names a folder; it gets the datasets and report.html. What cannot run here is skipped, with the reason.
+    -o names a folder, which gets the datasets and report.html. Rooms that cannot run here are skipped, with the reason.
     The default budget is 60 s.
     """
     began = settings().began
@@ -48,6 +48,7 @@ def command(
             hosts=hosts,
             ntasks=ntasks,
             budget_s=budget_s or 60.0,
+            reserved_s=min(surveys.REPORT_S, (budget_s or 60.0) / 8),
             began=began,
             seed=seed,
             bar=settings().bar,
@@ -66,8 +67,8 @@ def command(
     type=click.Path(path_type=Path, exists=False),
     metavar="FOLDER",
     multiple=True,
-    help="An earlier survey of this machine to hold this one against. May be given several times: what counts is worse "
-    "than in all of them.",
+    help="An earlier survey of this machine to compare with. May be given several times: only differences from all "
+    "of them count.",
 )
 def check(
     output: Path | None,
@@ -78,12 +79,12 @@ def check(
     seed: int | None,
     against: tuple[Path, ...],
 ) -> Outcome:
-    """Hold this machine against limits, or against an earlier survey; exit 1 on a finding.
+    """Compare this machine with limits, or with earlier surveys; exit 1 on a finding.
 
-    Fits Slurm's HealthCheckProgram: done within 60 s by default. It prints, and never runs, the command that
-    would drain the node. With --against, what looks slower is measured again in the last quarter of the budget before
-    it is a finding. Exit 4: other programs were at work, or a survey is too short or too unsteady, so that finding
-    nothing says little.
+    Fits Slurm's HealthCheckProgram: it ends within 60 s by default. It prints, and never runs, the command that would
+    drain the node. With --against, a slower result is measured again in the last quarter of the budget before it
+    becomes a finding. Exit 4: other programs were active, or a survey is too short or too unsteady, so "no findings"
+    says little.
     """
     began = settings().began
     import tempfile
@@ -122,15 +123,15 @@ def check(
             surveys.hold_against(results, against, again)
     if output is None:
         for result in results:
-            result.datasets = []  # they went with the scratch folder
+            result.datasets = []  # they were removed with the scratch folder
             result.findings = [replace(finding, next="sonde survey") for finding in result.findings]
     outcome = _outcome("check", results, None)
     outcome.lines = surveys.summary(results)
     if outcome.findings:
         outcome.exit = Exit.FINDING
         outcome.lines += drain_lines(surveys.draining(results))
-        if words := drain_words(surveys.draining(results)):
-            outcome.values["drain"] = words
+        if drain_command := drain_words(surveys.draining(results)):
+            outcome.values["drain"] = drain_command
     elif outcome.exit == Exit.DONE and not all(result.comparable for result in results):
         outcome.exit = Exit.INCOMPLETE
     _report_interrupted(outcome, surveys.interrupted_warning(results, output))

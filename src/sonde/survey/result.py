@@ -1,4 +1,4 @@
-"""What the survey of one room came to."""
+"""The result of one room's part of a survey."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from sonde.core.errors import Finding, Warning
 
 @dataclass
 class RoomResult:
-    """One room's part of a survey. skipped: why it did not run, or ""; lines: its few words for the terminal."""
+    """One room's part of a survey. skipped: the reason why it did not run, or ""; lines: its few lines for the
+    terminal.
+    """
 
     room: str
     verdict: str = ""
@@ -24,13 +26,11 @@ class RoomResult:
     complete: bool = True
     interrupted: bool = False
     sound: bool = True  # False: too little is known for "no findings" to mean much
-    comparable: bool = True  # False: nor does finding nothing beside the earlier survey
-    suspects: list[Finding] = field(
-        default_factory=list
-    )  # worse than before, and not a finding yet, or never
-    others: float = 0.0  # share of the processors' time that other programs took meanwhile
-    seconds: float = 0.0  # that measuring took
-    baselines: int = 0  # that have this room
+    comparable: bool = True  # False: "no findings" against the earlier survey means nothing either
+    suspects: list[Finding] = field(default_factory=list)  # worse than before, but not findings yet, or never
+    others: float = 0.0  # share of the processors' time that other programs used
+    seconds: float = 0.0  # duration of the measurement
+    baselines: int = 0  # number of baselines with this room
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -1,4 +1,4 @@
-"""Visits the rooms, and writes the report. Touches the machine only through the rooms' own run modules."""
+"""Measures the rooms, and writes the report. Touches the machine only through the rooms' own run modules."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from sonde.core.survey_entry import Bar, Call, SurveyEntry
 from sonde.survey import blame, others
 from sonde.survey.result import RoomResult
 
-LATE_S = 0.5  # by which rooms may overrun
-LATE = 0.6  # of what they need, that rooms are content with where those before them did
+REPORT_S = 5.0  # part of a survey's budget for its report
+LATE_S = 0.5  # time by which rooms may overrun
+LATE = 0.6  # share of their need that is enough for rooms after overrunning ones
 
 
 def entry(room: str) -> SurveyEntry:
@@ -39,10 +40,10 @@ def here() -> str:
 
 @contextmanager
 def report_interruption(folder: Path, saved: bool) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end what is inside, wherever they come. The error names the rooms that are not measured, and
-    what is left. A second signal ends the process at once.
+    """Let Ctrl-C and SIGTERM end the work inside, whenever they come. The error names the rooms that are not measured,
+    and the remaining files. A second signal ends the process at once.
 
-    folder: of the survey. saved: it stays.
+    folder: of the survey. saved: whether it stays.
 
     Raises
     ------
@@ -58,12 +59,12 @@ def report_interruption(folder: Path, saved: bool) -> Iterator[None]:
         with signals(end):
             yield
     except (KeyboardInterrupt, Interrupted) as error:
-        if saved and isinstance(error, Interrupted):  # it knows more, such as how to recover a run
+        if saved and isinstance(error, Interrupted):  # it has more details, such as how to recover a run
             raise
-        measured = [name for name, _ in _datasets(folder) - before]  # of a survey before there may be others
+        measured = [name for name, _ in _datasets(folder) - before]  # an earlier survey may have left others
         missing = [room for room in NAMES if not any(re.match(rf"{room}\b", name) for name in measured)]
         if not measured:
-            with suppress(OSError):  # it never was there, or somebody keeps something there
+            with suppress(OSError):  # it never existed, or somebody stores files there
                 folder.rmdir()
         raise Interrupted(
             "survey.interrupted", *interruption_text(missing, folder if measured and saved else None)
@@ -71,19 +72,21 @@ def report_interruption(folder: Path, saved: bool) -> Iterator[None]:
 
 
 def _datasets(folder: Path) -> set[tuple[str, int]]:
-    """Names, and when they were written."""
+    """The names and times of the datasets."""
     return {(path.name, path.stat().st_mtime_ns) for path in folder.glob("*.nc")}
 
 
 def interruption_text(missing: Sequence[str], folder: Path | None) -> tuple[str, str]:
-    """What was not done, and what is left; and what to type next. folder: in which something is left, None: nowhere."""
-    not_done = f"{', '.join(missing)} not measured to the end" if missing else "not judged to the end"
-    left = f"what was measured is in {folder}" if folder else "nothing is left"
-    return f"interrupted: {not_done}; {left}", "run it again for all of it"
+    """A text about the missing and the remaining results; and what to type next. folder: of the remaining results,
+    None: there are none.
+    """
+    not_done = f"{', '.join(missing)} not measured completely" if missing else "not judged completely"
+    left = f"the results so far are in {folder}" if folder else "no results are left"
+    return f"interrupted: {not_done}; {left}", "run it again for the complete result"
 
 
 def interrupted_warning(results: Sequence[RoomResult], folder: Path | None) -> Warning | None:
-    """What a survey that was interrupted says of it; None for one that was not. folder: as in interruption_text()."""
+    """The warning about an interrupted survey; None if it was not interrupted. folder: as in interruption_text()."""
     if not any(result.interrupted for result in results):
         return None
     first = next(k for k, result in enumerate(results) if result.interrupted)
@@ -102,12 +105,15 @@ def survey(
     seed: int | None,
     bar: Bar,
     rooms: Sequence[str] | None = None,
+    reserved_s: float = 0.0,
 ) -> list[RoomResult]:
-    """Visits every room, or those of `rooms`, one after the other. What a room lacks is its result, not an error.
+    """Measure every room, or those of `rooms`, one after the other. A failure of a room becomes its result, not an
+    error.
 
-    Of the time that is left of `budget_s` since `began` (time.monotonic) each room gets what it needs, and a share by
-    its weight of what all of them leave. Rooms that cannot run here leave their time to all others, and what one does
-    not use goes to those after it. Where it is too little for all, those that need most are skipped.
+    From the time left of `budget_s` since `began` (time.monotonic) each room gets its need, and by its weight a share
+    of the rest. Rooms that cannot run here leave their time to all others, and unused time goes to the rooms after. If
+    the time is too short for all, the rooms with the largest needs are skipped. `reserved_s` of the budget remain for
+    the steps after the survey.
 
     Raises
     ------
@@ -118,7 +124,7 @@ def survey(
     except OSError as error:
         raise EnvironmentFailure(
             "core.cannot_write",
-            f"cannot make the folder {folder}: {error.strerror}",
+            f"cannot create the folder {folder}: {error.strerror}",
             "choose another with --output",
         ) from error
     number = secrets.randbits(32) if seed is None else seed
@@ -132,13 +138,13 @@ def survey(
             needs[room] = entry(room).needs_s(call)
         except SondeError as error:
             cannot[room] = error
-    planned = share([(entry(room).weight, needs[room]) for room in needs], budget_s)
+    planned = share([(entry(room).weight, needs[room]) for room in needs], budget_s - reserved_s)
     fits = [room for room, share_s in zip(needs, planned) if share_s is not None]
     results: list[RoomResult] = []
     measured_rooms: list[str] = []
     for k, room in enumerate(wanted):
         since = time.monotonic() if measured_rooms else began
-        left_s = began + budget_s - since
+        left_s = began + budget_s - reserved_s - since
         ahead = [name for name in wanted[k:] if name in fits]
         shares = dict(zip(ahead, share([(entry(name).weight, needs[name]) for name in ahead], left_s, LATE)))
         if any(result.interrupted for result in results):
@@ -146,10 +152,10 @@ def survey(
         elif room in cannot:
             results.append(RoomResult(room, skipped=cannot[room].what, hint=cannot[room].hint))
         elif left_s <= 0:
-            taken = f"{' and '.join(measured_rooms) or 'getting ready'} took all of the {budget_s:g} s"
-            results.append(RoomResult(room, skipped=taken, hint="give more with --budget"))
+            reason = f"{' and '.join(measured_rooms) or 'the preparation'} took all of the {budget_s:g} s"
+            results.append(RoomResult(room, skipped=reason, hint="give a longer --budget"))
         elif (share_s := shares.get(room)) is None:
-            results.append(_too_short(room, needs, budget_s, left_s))
+            results.append(_too_short(room, needs, budget_s, left_s, reserved_s))
         else:
             measured_rooms.append(room)
             call = Call(room, folder, launcher, hosts, ntasks, number, command, share_s, since, bar)
@@ -158,9 +164,9 @@ def survey(
 
 
 def share(rooms: Sequence[tuple[float, float]], left_s: float, least: float = 1.0) -> list[float | None]:
-    """The time of each room, s; None: there is none for it. rooms: weight of each, and what it needs, s.
+    """The time of each room, s; None: no time for it. rooms: the weight and the need (s) of each.
 
-    least: of what they need, with which rooms are measured_rooms all the same.
+    least: the share of their need with which rooms are measured all the same.
     """
     fits = list(range(len(rooms)))
     while fits and (least * sum(rooms[k][1] for k in fits) > left_s or left_s < 0):
@@ -174,23 +180,29 @@ def share(rooms: Sequence[tuple[float, float]], left_s: float, least: float = 1.
 
 
 def needed_s(room: str, needs: Mapping[str, float]) -> int:
-    """The budget of which a room has its share, s: others take what they need, and who needs more is skipped."""
+    """The budget with which a room gets its time, s: others take their needs, and rooms with larger needs are
+    skipped.
+    """
     names = list(needs)
     most = (needs[room], names.index(room))
     return math.ceil(sum(needs[name] for name in names if (needs[name], names.index(name)) <= most) + LATE_S)
 
 
-def _too_short(room: str, needs: Mapping[str, float], budget_s: float, left_s: float) -> RoomResult:
-    """A room for which there is no time beside the others."""
-    needed = needed_s(room, needs)
-    takes = f"it takes {needs[room]:.1f} s or more"
+def _too_short(
+    room: str, needs: Mapping[str, float], budget_s: float, left_s: float, reserved_s: float
+) -> RoomResult:
+    """The result of a room without time."""
+    needed = needed_s(room, needs) + (
+        math.ceil(REPORT_S) if reserved_s else 0
+    )  # a longer budget may have a larger reserve
+    takes = f"it needs {needs[room]:.1f} s or more"
     if needed > budget_s:
         skipped, hint = (
-            f"{takes}: too long for {budget_s:g} s beside the others",
+            f"{takes}: too long for {budget_s:g} s together with the others",
             f"give --budget {needed}s or more",
         )
     else:
-        skipped, hint = f"{takes}, and {left_s:.1f} of the {budget_s:g} s are left", "give more with --budget"
+        skipped, hint = f"{takes}, and {left_s:.1f} of the {budget_s:g} s are left", "give a longer --budget"
     return RoomResult(room, skipped=skipped, hint=hint)
 
 
@@ -201,7 +213,7 @@ def _visit(call: Call, before: Sequence[RoomResult]) -> RoomResult:
     except Interrupted as error:
         if any(result.datasets for result in before):
             return RoomResult(call.room, skipped=error.what, hint=error.hint, interrupted=True)
-        with suppress(OSError):  # somebody keeps something there
+        with suppress(OSError):  # somebody stores files there
             call.folder.rmdir()
         raise
     except SondeError as error:
@@ -217,7 +229,7 @@ def _visit(call: Call, before: Sequence[RoomResult]) -> RoomResult:
 
 
 def read(room: str, paths: Sequence[Path]) -> RoomResult:
-    """What datasets of a room come to.
+    """The result of a room's datasets.
 
     Raises
     ------
@@ -229,10 +241,10 @@ def read(room: str, paths: Sequence[Path]) -> RoomResult:
     result = RoomResult(room, datasets=list(paths))
     for path in paths:
         with sonde.open(path) as tree:
-            said = entry(room).judge(tree, str(path))
-            result.sound &= said.sound
-            result.findings += said.findings
-            result.lines.append(said.line)
+            judgement = entry(room).judge(tree, str(path))
+            result.sound &= judgement.sound
+            result.findings += judgement.findings
+            result.lines.append(judgement.line)
             result.complete &= bool(tree.attrs.get("complete", 1))
             result.warnings += [w for w in dataset.warnings_of(tree) if w not in result.warnings]
     result.verdict = result.lines[0] if result.lines else "nothing was measured"
@@ -240,12 +252,12 @@ def read(room: str, paths: Sequence[Path]) -> RoomResult:
 
 
 def check_baselines(folders: Sequence[Path]) -> None:
-    """Refuses baselines that a comparison would rest on wrongly, before anything is measured.
+    """Refuse unsuitable baselines before anything is measured.
 
     Raises
     ------
-    DataError  core.no_such_file: no such folder. survey.no_baseline: no survey is in it.
-    survey.incomplete_baseline: one of its datasets is of a run that did not end.
+    DataError  core.no_such_file: no such folder. survey.no_baseline: it contains no survey. survey.incomplete_baseline:
+    one of its datasets comes from a run that did not finish.
     """
     import sonde
 
@@ -254,22 +266,22 @@ def check_baselines(folders: Sequence[Path]) -> None:
             raise DataError(
                 "core.no_such_file",
                 f"there is no folder {folder} to compare with",
-                "make one with sonde survey -o FOLDER",
+                "create one: sonde survey -o FOLDER",
             )
         paths = [path for room in NAMES for path in datasets_of(folder, room)]
         if not paths:
             raise DataError(
                 "survey.no_baseline",
-                f"no dataset of a survey is in {folder}",
-                "make one with sonde survey -o FOLDER",
+                f"{folder} contains no dataset of a survey",
+                "create one: sonde survey -o FOLDER",
             )
         for path in paths:
             with sonde.open(path) as tree:
                 if not int(tree.attrs.get("complete", 1)):
                     raise DataError(
                         "survey.incomplete_baseline",
-                        f"{path} is of a run that did not end",
-                        "take the baseline again: sonde survey -o FOLDER",
+                        f"{path} comes from a run that did not finish",
+                        "create the baseline again: sonde survey -o FOLDER",
                     )
 
 
@@ -279,9 +291,10 @@ def datasets_of(folder: Path, room: str) -> list[Path]:
 
 
 def compare(results: Sequence[RoomResult], baselines: Sequence[Path]) -> None:
-    """Puts into each room's suspects what is worse than in every baseline, each the folder of an earlier survey.
+    """Put into each room's suspects everything that is worse than in every baseline, each the folder of an earlier
+    survey.
 
-    A room that was not measured both times gets a warning, and finding nothing says nothing of it.
+    A room that was not measured both times gets a warning, and "no findings" says nothing about it.
     """
     if not baselines:
         return
@@ -298,28 +311,42 @@ def compare(results: Sequence[RoomResult], baselines: Sequence[Path]) -> None:
                     + (
                         "it was not measured now"
                         if known
-                        else f"no dataset of it is in {', '.join(map(str, baselines))}"
+                        else f"{', '.join(map(str, baselines))} has no dataset of it"
                     ),
                     "give a longer --budget"
                     if known
                     else "compare with a survey that measured the same rooms",
                 )
             )
+        informative: list[
+            int
+        ] = []  # baselines beside which something could have been found, for each dataset
+        blunt = False
         for path in result.datasets if known else ():
             found: list[list[Finding]] = []
+            doubts = []
             for folder in known:
                 if not (folder / path.name).exists():
                     continue
                 with sonde.open(folder / path.name) as before, sonde.open(path) as now:
                     compared = entry(result.room).compare(before, now, (str(folder / path.name), str(path)))
-                found.append(blame.single(compared.findings))
-                if compared.doubt:
-                    result.sound = result.comparable = False
-                    result.warnings.append(
-                        Warning("survey.blunt", compared.doubt, "survey both again with a longer --budget")
-                    )
+                if compared.doubt and not compared.findings:
+                    doubts.append(compared.doubt)
+                else:
+                    found.append(blame.single(compared.findings))
             result.suspects += blame.in_all(found)
-        result.baselines = len(known)
+            if found:
+                informative.append(len(found))
+            elif doubts:
+                blunt = True
+                result.warnings.append(
+                    Warning("survey.blunt", doubts[0], "survey both again with a longer --budget")
+                )
+        if (
+            blunt and not informative
+        ):  # where one mode of several could be compared, finding nothing says something
+            result.sound = result.comparable = False
+        result.baselines = min(informative, default=len(known))
 
 
 def hold_against(
@@ -327,9 +354,9 @@ def hold_against(
     baselines: Sequence[Path],
     again: Callable[[Sequence[str]], Sequence[RoomResult]],
 ) -> None:
-    """Adds to each room's findings what is a fault of this machine; everything else becomes a warning.
+    """Add to each room's findings the faults of this machine; all other suspects become warnings.
 
-    again: measures the rooms that it is given once more; asked for those with suspects while nothing else worked here.
+    again: measures the given rooms once more; called for rooms with suspects if no other program was active here.
     """
     for result in results:
         blame.unfit(result, [finding for finding in result.findings if entry(result.room).unfit(finding)])
@@ -361,7 +388,7 @@ def hold_against(
 
 
 def draining(results: Sequence[RoomResult]) -> list[Finding]:
-    """Findings that are, each by its room's word, a reason to take hosts out of service."""
+    """Findings that are, as each room decides, a reason to take hosts out of service."""
     return [
         finding for result in results for finding in result.findings if entry(result.room).drains(finding)
     ]
@@ -392,7 +419,7 @@ def write_report(folder: Path, results: Sequence[RoomResult], title: str) -> Pat
 
 
 def summary(results: Sequence[RoomResult]) -> list[str]:
-    """At most ten lines for the terminal, which tells findings and warnings besides."""
+    """At most ten lines for the terminal, which shows findings and warnings as well."""
     lines = []
     for result in results:
         if result.skipped:

@@ -116,7 +116,7 @@ TEST_CASE("bus probe options: cases have their tests' numbers and no others") {
   CHECK_FALSE(what("latency").early());
 
   CHECK(has(refused(Case::parse("latancy")), "latency"));
-  CHECK(has(refused(Case::parse("latency:subscribers=2")), "not known"));
+  CHECK(has(refused(Case::parse("latency:subscribers=2")), "unknown"));
   CHECK(has(refused(Case::parse("latency:size=31")), "from 32 B to 32 MiB"));
   CHECK(what("latency:size=32").size == least_sample_bytes);
   CHECK(has(refused(Case::parse("latency:size=")), "size"));

@@ -240,7 +240,7 @@ TEST_CASE("alone: a module throws" * doctest::skip()) {
   CHECK(has(thrown.error().what, "the implementation mock threw an exception: no domain 1"));
   const auto nothing = Bus::open(on_domain(2), "mock");
   REQUIRE(!nothing);
-  CHECK(has(nothing.error().what, "gave nothing"));
+  CHECK(has(nothing.error().what, "returned no object"));
   const auto told = Bus::open(on_domain(3), "mock");
   REQUIRE(!told);
   CHECK(has(told.error().what,
@@ -257,7 +257,7 @@ TEST_CASE("alone: a module throws" * doctest::skip()) {
   CHECK(has((*writer)->dispose(sample).error().what, "no dispose"));
   CHECK((*writer)->counts().samples == 0);
   CHECK(has((*bus)->reader("a", type).error().what, "no reader today"));
-  CHECK(has((*bus)->waiter().error().what, "gave nothing"));
+  CHECK(has((*bus)->waiter().error().what, "returned no object"));
 }
 
 TEST_CASE("registry: a reader and a waiter may go at once: no reader does while a waiter that knows it ends") {

@@ -221,7 +221,7 @@ TEST_CASE("data that comes behind the text of a failure is not written where the
     else batch.read("s", "k", 0, 32 * MiB);
     const auto ran = batch.run();
     REQUIRE_FALSE(ran);
-    CHECK(ran.error().what.find("behind a failure") != std::string::npos);
+    CHECK(ran.error().what.find("after a failure") != std::string::npos);
   }
 }
 

@@ -153,10 +153,10 @@ TEST_CASE("hostile: an encoded datatype's parts lie within it") {
   CHECK(refused(compound(65535, 4)) == "has a member outside of its compound");
   CHECK(refused(type(6, 0, 4, "")) == "has a compound without a member");
   // A name that never ends.
-  CHECK(refused(type(6, 1, 4, "abcdefgh")) == "is longer than what is stored");
+  CHECK(refused(type(6, 1, 4, "abcdefgh")) == "is longer than the stored bytes");
   // HDF5 before 2.0 copies as many values as an enumeration says it has.
-  CHECK(refused(type(8, 0xffff, 1, one_byte)) == "is longer than what is stored");
-  CHECK(refused(type(8, 0, 8, one_byte)) == "has an enumeration of what are no integers of its size");
+  CHECK(refused(type(8, 0xffff, 1, one_byte)) == "is longer than the stored bytes");
+  CHECK(refused(type(8, 0, 8, one_byte)) == "has an enumeration whose base is not an integer of its size");
   // And as many dims as an array says, into room for 32.
   const auto array = [&](unsigned rank, std::uint32_t bytes, const std::string& dims) {
     return type(10, 0, bytes, static_cast<char>(rank) + dims + one_byte, 3);
@@ -164,8 +164,8 @@ TEST_CASE("hostile: an encoded datatype's parts lie within it") {
   CHECK(refused(array(1, 3, u16(3) + u16(0))) == "");
   CHECK(refused(array(1, 4, u16(3) + u16(0))) == "has an array whose elements do not add up to its size");
   CHECK(refused(array(1, 3, u16(0) + u16(0))) == "has an array that is larger than its size");
-  CHECK(refused(array(0, 3, "")) == "has an array of another rank than 1 to 32");
-  CHECK(refused(array(200, 3, std::string(800, '\1'))) == "has an array of another rank than 1 to 32");
+  CHECK(refused(array(0, 3, "")) == "has an array with a rank other than 1 to 32");
+  CHECK(refused(array(200, 3, std::string(800, '\1'))) == "has an array with a rank other than 1 to 32");
   // 65535 x 65535 x 65537 x 65537 is 1 in 64 bits.
   CHECK(refused(array(4, 1, u16(65535) + u16(0) + u16(65535) + u16(0) + u16(1) + u16(1) + u16(1) + u16(1))) ==
         "has an array that is larger than its size");

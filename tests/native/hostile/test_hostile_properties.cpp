@@ -529,7 +529,7 @@ TEST_CASE("hostile: a fill value with pointers is refused, as HDF5 would free wh
   for (const auto& sample : with_pointers) {
     CAPTURE(sample.name);
     CHECK(walk(edge, bytes_of(sample.hex), PropertyClass::dataset) ==
-          "has a fill value with pointers or references, which are kept elsewhere");
+          "has a fill value with pointers or references, which are stored elsewhere");
   }
 }
 
@@ -537,20 +537,20 @@ TEST_CASE("hostile: layouts that the store does not keep are refused") {
   Edge edge;
   for (const auto& sample : external)
     CHECK(walk(edge, bytes_of(sample.hex), PropertyClass::dataset) ==
-          "names external files, which the store does not keep");
+          "names external files, which the store does not support");
   for (const auto& sample : virtuals)
     CHECK(walk(edge, bytes_of(sample.hex), PropertyClass::dataset) ==
-          "has a virtual layout, which the store does not keep");
+          "has a virtual layout, which the store does not support");
   CHECK(of("layout", u8(4)) == "has a layout of an unknown kind");
   CHECK(of("layout", u8(0xff) + u8(1) + u8(3)) == "has a layout of an unknown kind");
   CHECK(of("layout", u8(0xff) + u8(2) + u8(2)) == "has a layout of an unknown version");
   // HDF5 copies as many axes as the list says, into room for 33.
   CHECK(of("layout", u8(2) + u8(33) + std::string(4 * 33, '\1')) == "has chunks of more than 32 axes");
   CHECK(of("layout", u8(2) + u8(255) + std::string(4 * 255, '\1')) == "has chunks of more than 32 axes");
-  CHECK(of("layout", u8(2) + u8(2) + little(4, 4) + little(0, 4)) == "has chunks without extent");
+  CHECK(of("layout", u8(2) + u8(2) + little(4, 4) + little(0, 4)) == "has an empty chunk");
   // Axes over 2^32 take eight bytes.
   CHECK(of("layout", u8(0xff) + u8(1) + u8(2) + u8(1) + little(std::uint64_t{1} << 33, 8)) == "");
-  CHECK(of("layout", u8(0xff) + u8(1) + u8(2) + u8(1) + little(8, 4)) == "is longer than what is stored");
+  CHECK(of("layout", u8(0xff) + u8(1) + u8(2) + u8(1) + little(8, 4)) == "is longer than the stored bytes");
 }
 
 TEST_CASE("hostile: a property list has the frame of one") {
@@ -559,23 +559,23 @@ TEST_CASE("hostile: a property list has the frame of one") {
   const std::string flag = property("dset_oh_minimize", u8(1));
   CHECK(said(list(PropertyClass::dataset, "")) == "");
   CHECK(said(list(PropertyClass::dataset, flag)) == "");
-  CHECK(said("") == "is longer than what is stored");
+  CHECK(said("") == "is longer than the stored bytes");
   CHECK(said(u8(1) + u8(5) + u8(0)) == "has a version other than 0");
   CHECK(said(list(PropertyClass::dataset, flag + flag)) == "has a property twice");
-  CHECK(said(list(PropertyClass::dataset, flag) + "x") == "goes on behind its end");
+  CHECK(said(list(PropertyClass::dataset, flag) + "x") == "continues beyond its end");
   CHECK(said(list(PropertyClass::dataset, property("dset_oh_minimise", u8(1)))) ==
         "has a property that its class does not have");
   CHECK(said(list(PropertyClass::dataset, property("block_size", little(1, 2)))) ==
         "has a property that its class does not have");
   CHECK(said(u8(0) + u8(5) + std::string(64, 'x')) == "has a name that does not end");
-  CHECK(said(u8(0) + u8(5) + "layout") == "is longer than what is stored");
+  CHECK(said(u8(0) + u8(5) + "layout") == "is longer than the stored bytes");
 }
 
 TEST_CASE("hostile: properties have values that HDF5 gives them") {
   const std::string cannot = "has a property with a value that it cannot have";
   CHECK(of("dset_oh_minimize", u8(2)) == cannot);
   CHECK(of("alloc_time_state", u8(4) + little(2, 4)) == cannot);
-  CHECK(of("alloc_time_state", u8(8) + little(1, 8)) == "has a number of another width than its own");
+  CHECK(of("alloc_time_state", u8(8) + little(1, 8)) == "has a number with the wrong width");
   CHECK(of("max compact attr", u8(4) + little(65536, 4)) == cannot);
   CHECK(of("object header flags", u8(0x40)) == cannot);
   Edge edge;
@@ -586,9 +586,9 @@ TEST_CASE("hostile: properties have values that HDF5 gives them") {
   CHECK(of_file("block_size", u8(2) + little(512, 2)) == "");
   CHECK(of_file("block_size", u8(2) + little(513, 2)) == cannot);
   CHECK(of_file("block_size", u8(2) + little(1, 2)) == "has a number that takes more bytes than it needs");
-  CHECK(of_file("block_size", u8(0)) == "has a number of another width than 1 to 8 B");
-  CHECK(of_file("block_size", u8(9) + little(0, 9)) == "has a number of another width than 1 to 8 B");
-  CHECK(of_file("block_size", u8(8) + little(512, 2)) == "is longer than what is stored");
+  CHECK(of_file("block_size", u8(0)) == "has a number with a width other than 1 to 8 B");
+  CHECK(of_file("block_size", u8(9) + little(0, 9)) == "has a number with a width other than 1 to 8 B");
+  CHECK(of_file("block_size", u8(8) + little(512, 2)) == "is longer than the stored bytes");
   CHECK(of_file("symbol_leaf", u8(4) + little(0, 4)) == cannot);
   CHECK(of_file("addr_byte_num", u8(0)) == cannot);
   CHECK(of_file("num_shmsg_indexes", u8(4) + little(9, 4)) == cannot);
@@ -601,15 +601,15 @@ TEST_CASE("hostile: a fill value in a property list is as long as its type") {
   CHECK(of("fill_value", little(0x0202, 2) + little(0, 8)) == "");
   CHECK(of("fill_value", fill(4, value, int32_type)) == "");
   // HDF5 copies as many bytes as the type has.
-  CHECK(of("fill_value", fill(3, little(42, 3), int32_type)) == "has a fill value of another size than its type");
-  CHECK(of("fill_value", fill(8, little(42, 8), int32_type)) == "has a fill value of another size than its type");
+  CHECK(of("fill_value", fill(3, little(42, 3), int32_type)) == "has a fill value whose size is not its type's");
+  CHECK(of("fill_value", fill(8, little(42, 8), int32_type)) == "has a fill value whose size is not its type's");
   CHECK(of("fill_value", fill(4, value, int32_type + "x")) == "has a fill value whose type is shorter than its bytes");
   CHECK(of("fill_value", fill(4, value, int32_type.substr(0, 13))) ==
-        "has a fill value whose type is longer than what is stored");
+        "has a fill value whose type is longer than the stored bytes");
   CHECK(of("fill_value", fill(4, value, "xx")) == "has a fill value whose type does not begin as one");
   for (const std::uint64_t bytes :
        {~std::uint64_t{1}, std::uint64_t{1} << 63, (std::uint64_t{1} << 63) - 1, std::uint64_t{1} << 32})
-    CHECK(of("fill_value", fill(bytes, value, int32_type)) == "is longer than what is stored");
+    CHECK(of("fill_value", fill(bytes, value, int32_type)) == "is longer than the stored bytes");
   CHECK(of("fill_value", little(0x0204, 2) + little(0, 8)) == "has a property with a value that it cannot have");
   CHECK(of("fill_value", little(0x0302, 2) + little(0, 8)) == "has a property with a value that it cannot have");
 }
@@ -619,16 +619,17 @@ TEST_CASE("hostile: filters in a property list are few, and their values stored"
   CHECK(of("pline", filters(32, filter(1, 1, plain))) == "");
   CHECK(of("pline", filters(33, filter(1, 1, plain))) == "has more than 32 filters");
   CHECK(of("pline", u8(4) + u8(8) + little(~std::uint64_t{0}, 8)) == "has more than 32 filters");
-  CHECK(of("pline", u8(8) + u8(1) + u8(0)) == "has a number of another width than its own");
-  CHECK(of("pline", filters(1, filter(65536, 1, plain))) == "has a filter that cannot be one");
-  CHECK(of("pline", filters(1, filter(0xffffffff, 1, plain))) == "has a filter that cannot be one");
-  CHECK(of("pline", filters(1, filter(1, 0x100, plain))) == "has a filter that cannot be one");
-  CHECK(of("pline", filters(1, filter(1, 1, u8(2) + u8(1) + u8(0)))) == "has a filter that cannot be one");
+  CHECK(of("pline", u8(8) + u8(1) + u8(0)) == "has a number with the wrong width");
+  CHECK(of("pline", filters(1, filter(65536, 1, plain))) == "has a filter with impossible values");
+  CHECK(of("pline", filters(1, filter(0xffffffff, 1, plain))) == "has a filter with impossible values");
+  CHECK(of("pline", filters(1, filter(1, 0x100, plain))) == "has a filter with impossible values");
+  CHECK(of("pline", filters(1, filter(1, 1, u8(2) + u8(1) + u8(0)))) == "has a filter with impossible values");
   CHECK(of("pline", filters(1, filter(1, 1, u8(1) + std::string("deflate\0\0\0\0\0", 12) + u8(1) + u8(0)))) == "");
-  CHECK(of("pline", filters(1, filter(1, 1, u8(1) + std::string(4, 'x')))) == "is longer than what is stored");
+  CHECK(of("pline", filters(1, filter(1, 1, u8(1) + std::string(4, 'x')))) == "is longer than the stored bytes");
   // Four times 2^62 is 0 in 64 bits.
   for (const std::uint64_t values : {std::uint64_t{1} << 62, ~std::uint64_t{0}, std::uint64_t{1} << 57})
-    CHECK(of("pline", filters(1, filter(1, 1, u8(0) + u8(8) + little(values, 8)))) == "is longer than what is stored");
+    CHECK(of("pline", filters(1, filter(1, 1, u8(0) + u8(8) + little(values, 8)))) ==
+          "is longer than the stored bytes");
   CHECK(of("pline", filters(1, filter(1, 1, u8(0) + u8(1) + u8(200) + little(7, 4)))) ==
-        "is longer than what is stored");
+        "is longer than the stored bytes");
 }

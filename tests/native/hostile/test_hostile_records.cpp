@@ -104,9 +104,9 @@ TEST_CASE("hostile: a record has one encoding, and each of its beginnings is ref
     CHECK(kept.again(kept.record) == kept.record);
     for (std::size_t n = 0; n < kept.record.size(); ++n) {
       CAPTURE(n);
-      CHECK(says(refused([&] { kept.again(kept.record.substr(0, n)); }), "is cut short"));
+      CHECK(says(refused([&] { kept.again(kept.record.substr(0, n)); }), "is truncated"));
     }
-    CHECK(says(refused([&] { kept.again(kept.record + "x"); }), "goes on behind its end"));
+    CHECK(says(refused([&] { kept.again(kept.record + "x"); }), "continues beyond its end"));
   }
 }
 
@@ -153,19 +153,19 @@ TEST_CASE("hostile: a dataset's header says one number of axes") {
   };
   CHECK(with([](Header&) {}) == "");
   CHECK(says(with([](Header& o) { o.space_class = 3; }), "dataspace of an unknown class"));
-  CHECK(says(with([](Header& o) { o.space_class = 0; }), "does not fit its dataspace"));
-  CHECK(says(with([](Header& o) { o.extent = o.extent_max = o.chunk = {}; }), "does not fit its dataspace"));
+  CHECK(says(with([](Header& o) { o.space_class = 0; }), "does not match its dataspace"));
+  CHECK(says(with([](Header& o) { o.extent = o.extent_max = o.chunk = {}; }), "does not match its dataspace"));
   CHECK(says(with([](Header& o) { o.extent = o.extent_max = std::vector<std::uint64_t>(33, 1); }),
-             "does not fit its dataspace"));
-  CHECK(says(with([](Header& o) { o.extent_max = {10}; }), "another number of axes"));
-  CHECK(says(with([](Header& o) { o.chunk = {4}; }), "another number of axes"));
-  CHECK(says(with([](Header& o) { o.chunk = {4, 4, 4}; }), "another number of axes"));
+             "does not match its dataspace"));
+  CHECK(says(with([](Header& o) { o.extent_max = {10}; }), "a different number of axes"));
+  CHECK(says(with([](Header& o) { o.chunk = {4}; }), "a different number of axes"));
+  CHECK(says(with([](Header& o) { o.chunk = {4, 4, 4}; }), "a different number of axes"));
   CHECK(says(with([](Header& o) { o.extent = {11, 0}; }), "longer than its limit"));
   // A chunk without extent would be divided by; one of 2^64 elements would have none.
-  CHECK(says(with([](Header& o) { o.chunk = {4, 0}; }), "chunks without extent"));
+  CHECK(says(with([](Header& o) { o.chunk = {4, 0}; }), "has empty chunks"));
   CHECK(says(with([](Header& o) { o.chunk = {std::uint64_t{1} << 32, std::uint64_t{1} << 32}; }), "2^64 elements"));
-  CHECK(says(with([](Header& o) { o.chunk = {}; }), "a layout that is not one"));
-  CHECK(says(with([](Header& o) { o.compact = true; }), "a layout that is not one"));
+  CHECK(says(with([](Header& o) { o.chunk = {}; }), "an invalid layout"));
+  CHECK(says(with([](Header& o) { o.compact = true; }), "an invalid layout"));
   CHECK(with([](Header& o) {
           o.space_class = 0;
           o.extent = o.extent_max = o.chunk = {};
@@ -189,7 +189,7 @@ TEST_CASE("hostile: a file's stripes have an extent") {
     auto bad = file();
     bad.stripes = stripes;
     bad.stripe_bytes = bytes;
-    CHECK(says(refused([&] { decode_file(encode(bad), "x"); }), "stripes without extent"));
+    CHECK(says(refused([&] { decode_file(encode(bad), "x"); }), "empty stripes"));
   }
 }
 

@@ -552,8 +552,8 @@ TEST_CASE("a keeper that is told to end says by whom, also in the middle of a re
     REQUIRE(keeper);
     auto spec = spec_of(asked ? "kill -TERM $PPID; sleep 1000" : "sleep 1000");
     if (asked) spec.ready = "file:{dir}/never";
-    const std::string who = "the agent's keeper (process " + std::to_string(keeper->pid()) +
-                            ") was told to end by signal 15 (SIGTERM) from ";
+    const std::string who =
+        "the agent's supervisor (process " + std::to_string(keeper->pid()) + ") was ended by signal 15 (SIGTERM) from ";
     auto done = keeper->start(spec);
     if (!asked) {
       REQUIRE(done);
@@ -581,7 +581,7 @@ TEST_CASE("what a failing keeper wrote to its stderr is told") {
   const auto done = keeper->start(spec);
   REQUIRE_FALSE(done);
   CHECK(done.error().code == "noise.agent_keeper_died");
-  CHECK(holds(done.error().hint, "it said\n    free(): invalid pointer"));
+  CHECK(holds(done.error().hint, "its error output is\n    free(): invalid pointer"));
   CHECK(mark.left().empty());
 }
 

@@ -157,13 +157,13 @@ TEST_CASE("conformance: what is wrong is found, where it is wrong") {
     failures(role, 4, role == Role::data ? "names of any bytes" : "keys of any bytes");
     failures(role, 6, "opened again");
     failures(role, 9, "describes itself");
-    failures(role, 10, "a setting that it does not know");
+    failures(role, 10, "an unknown setting is refused, with its name");
     CHECK(failures(role, 7, "") > 5);
   }
   failures(Role::data, 3, "list: prefix");
   failures(Role::kv, 3, "scan: prefix");
   failures(Role::kv, 5, "undoes its batch");
-  failures(Role::data, 8, "status tells the size");
+  failures(Role::data, 8, "status gives the size");
 }
 
 TEST_CASE("every setting that the help names is one that its backend knows") {

@@ -310,7 +310,7 @@ TEST_CASE("an item that is looked for with the servers in another order is refus
       REQUIRE_FALSE(opened);
       CHECK(opened.error().code == "store.other_servers");
       CHECK(opened.error().what.find(then[0] + ", " + then[1]) != std::string::npos);
-      CHECK(opened.error().what.find("named are " + then[1]) != std::string::npos);
+      CHECK(opened.error().what.find("the named servers are " + then[1]) != std::string::npos);
       CHECK(Item::remove(other, "runs", std::to_string(k)).error().code == "store.other_servers");
     }
     CHECK(Item::open(other, "runs", "none").error().code == "store.not_found");

@@ -194,5 +194,5 @@ def test_what_is_not_known_is_named(here):
 
 
 def test_a_profile_file_and_words_beside_it_are_too_much(tmp_path):
-    with pytest.raises(UsageError, match="beside it"):
+    with pytest.raises(UsageError, match="together with"):
         bus.open(tmp_path / "bus.xml", domain=3)

@@ -81,12 +81,12 @@ def test_what_keys_cost_is_drawn_where_it_was_measured(tmp_path):
     keys = found["bus-keys"]
     assert draw(keys)
     assert float(keys.data["value"].sel(row="64 B", col="cs")) == pytest.approx(1.5, rel=0.01)
-    assert "With keys a round trip takes: cs, against cyclonedds/udp4, 1.50 times" in keys.caption
+    assert "Round trip with keys: cs relative to cyclonedds/udp4: 1.50 times" in keys.caption
 
 
 def test_laws_are_drawn_beside_what_was_measured(by_id):
     data = by_id["bus-discovery"].data.sel(position="datagrams")
-    source = data.sel(series="the source's: 2.37·N²")
+    source = data.sel(series="source: 2.37·N²")
     known = np.isfinite(source["y"].values)
     assert source["y"].values[known] == pytest.approx(2.37 * source["x"].values[known] ** 2)
     measured = data.sel(series="cyclonedds/udp4")
@@ -106,11 +106,11 @@ def test_what_is_lost_stands_beside_what_arrived(by_id):
 def test_causes_have_the_shares_that_were_planted(by_id):
     data = by_id["bus-first-parts"].data.sel(position="cyclonedds/udp4, first-ever", series="share")
     assert float(data["y"].sel(bar="the silence before it")) == pytest.approx(304 / 314, abs=0.04)
-    assert float(data["y"].sel(bar="memory that is touched for the first time")) == pytest.approx(0, abs=0.04)
+    assert float(data["y"].sel(bar="the first access to memory")) == pytest.approx(0, abs=0.04)
 
 
 def test_the_section_says_which_way_suits(section):
-    table = next(table for table in section.tables if table.title == "Which way over the bus")
+    table = next(table for table in section.tables if table.title == "Recommended variants")
     local = next(row for row in table.rows if row[0] == "one host" and row[1] == "1" and row[2] == "64 B")
     assert local[3] == "fastdds/shm"
     remote = next(row for row in table.rows if row[0] == "several" and row[1] == "1" and row[2] == "64 B")
@@ -134,8 +134,8 @@ def test_a_run_in_which_some_did_not_find_each_other_in_time_has_a_section(tmp_p
 
     with sonde.open(sealed(tmp_path, plan, made(plan, level, 3)).path) as tree:
         found = figures.section(tree, "bus.nc")
-    table = next(table for table in found.tables if table.title == "What the run teaches")
-    assert any("had not all found whom they should" in row[1] for row in table.rows)
+    table = next(table for table in found.tables if table.title == "Lessons")
+    assert any("timed out" in row[1] for row in table.rows)
 
 
 def test_what_each_lesson_is_about_is_known():
@@ -171,7 +171,7 @@ def test_the_first_messages_of_programs_are_drawn_and_the_first_of_all_is_slow(b
     y = early.data["y"].sel(series="cyclonedds/udp4", position="first-message, first-ever, 64 B").values
     assert y[0] == pytest.approx(350e-6, rel=0.05)
     assert y[1:8] == pytest.approx([36e-6] * 7, rel=0.05)
-    assert "nothing was sent before the first" in early.caption
+    assert "Nothing was sent before the first" in early.caption
 
 
 def test_reception_of_each_subscriber_is_on_the_slider(by_id):

@@ -70,7 +70,7 @@ def test_one_variant_is_held_against_another(base):
     told = [f for f in found.findings if "more" not in f.evidence]
     assert {f.evidence["against"] for f in told} == {"cyclonedds/udp4"}
     assert found.median_ratio == pytest.approx(1.8, rel=0.02)
-    assert "rtt of fastdds/udp4, against cyclonedds/udp4, is 80% higher" in " ".join(
+    assert "rtt of fastdds/udp4 (compared with cyclonedds/udp4) is 80% higher" in " ".join(
         f.text for f in found.findings
     )
     assert found.table.columns == ("case", "A", "B", "ratio", "")

@@ -30,8 +30,8 @@ from sonde.bus.plan import (
     guarded,
     read_tests,
     read_variant,
+    step_s,
     usual_variants,
-    visit_s,
     with_paths,
 )
 from sonde.bus.verdict import SHOWN
@@ -161,10 +161,10 @@ class TestVariants:
         [
             ("cyclondds", "nearest: cyclonedds"),
             ("cyclonedds/sm", "after cyclonedds/"),
-            ("raw/multicast", "not known there"),
+            ("raw/multicast", "unknown part 'multicast'"),
             ("null/udp4", "null has no transport"),
             ("mine=cyclonedds,btch=1ms", "nearest: batch"),
-            ("mine=cyclonedds,multicast=some", "'multicast=some' is not known"),
+            ("mine=cyclonedds,multicast=some", "unknown option 'multicast=some'"),
             ("a b=cyclonedds", "NAME=IMPLEMENTATION"),
             ("x=fastdds,only=latncy", "nearest: latency"),
         ],
@@ -313,7 +313,7 @@ class TestPlan:
 
     def test_a_budget_is_not_overdrawn_but_for_the_first_cases(self):
         plan = self.plan("latency", "calls", budget=40)
-        need = sum(EPOCHS * visit_s(c) for v in plan.variants for c in plan.cases if v.takes(c))
+        need = sum(EPOCHS * step_s(c) for v in plan.variants for c in plan.cases if v.takes(c))
         assert need <= 40 * 1.5
 
     def test_a_wrong_rule_is_refused(self):

@@ -42,7 +42,7 @@ class TestLatency:
             return {"rtt": near(rng, 30e-6, jitter=0.05)}
 
         told = values_of(tmp_path, planned([Case("latency", 64)], CYCLONE, FAST), alike)
-        assert "not beyond doubt before" in lesson(told, "latency")["text"]
+        assert "not significantly faster than" in lesson(told, "latency")["text"]
 
 
 class TestKeys:
@@ -73,17 +73,17 @@ class TestKeys:
             "fs": ("fastdds/udp4", pytest.approx(2.5, rel=0.01)),
         }
         found = lesson(told, "keys")
-        assert "cs, against cyclonedds/udp4, 1.50 times" in found["text"]
-        assert "fs, against fastdds/udp4, 2.5" in found["text"]
+        assert "cs relative to cyclonedds/udp4: 1.50 times" in found["text"]
+        assert "fs relative to fastdds/udp4: 2.5" in found["text"]
         assert [row["against"] for row in found["evidence"]["ratios"]] == ["cyclonedds/udp4", "fastdds/udp4"]
 
     def test_of_a_rate_it_is_told_how_many_times_lower_it_is(self, tmp_path):
         summary = summary_of(tmp_path, self.PLAN, made(self.PLAN, self.level))
         table = verdict.tables(summary)[-1]
-        assert table.title == "What keys cost: times the same without"
+        assert table.title == "Cost of keys, relative to the same variant without keys"
         assert table.columns == ("case", "cs", "fs")
         assert [row[1].split(" ")[0] for row in table.rows] == ["1.50", "1.50"]
-        assert "cs against cyclonedds/udp4; fs against fastdds/udp4" in table.note
+        assert "cs relative to cyclonedds/udp4; fs relative to fastdds/udp4" in table.note
 
     def test_another_transport_is_not_the_same(self, tmp_path):
         other = planned([Case("latency", 64)], variant_of("fastdds", "shm"), self.KEYS[1])
@@ -111,7 +111,7 @@ class TestFanout:
         lines = {way.name: line for way, _, line in verdict.fanout_lines(told)}
         assert lines["cyclonedds/udp4"].slope == pytest.approx(6e-6, rel=0.01)
         text = lesson(told, "fanout_publish")["text"]
-        assert "cyclonedds/multicast nothing beyond doubt" in text
+        assert "cyclonedds/multicast nothing significant" in text
         assert (
             "cyclonedds/udp4 6.0" in text or "cyclonedds/udp4 5.9" in text or "cyclonedds/udp4 6 µs" in text
         )
@@ -132,14 +132,14 @@ class TestDiscovery:
         assert found["evidence"]["quadratic"] is True
         assert found["evidence"]["exponential"] is False
         assert found["evidence"]["square"] == pytest.approx(2.37, rel=0.05)
-        assert "which is the square" in found["text"]
+        assert "the growth is quadratic" in found["text"]
         assert "an exponential fits worse" in found["text"]
         assert "2.37·N²" in found["text"]
 
     def test_a_planted_line_is_not(self, tmp_path):
         found = lesson(self.told(tmp_path, lambda n: 50.0 * n), "discovery_growth")
         assert found["evidence"]["quadratic"] is False
-        assert "less than the square" in found["text"]
+        assert "slower than quadratic" in found["text"]
 
     def test_an_exponential_is_called_one(self, tmp_path):
         found = lesson(self.told(tmp_path, lambda n: 20 * np.exp(0.08 * n)), "discovery_growth")
@@ -148,12 +148,13 @@ class TestDiscovery:
     def test_from_how_many_on_a_server_pays(self, tmp_path):
         found = lesson(self.told(tmp_path, lambda n: 2.37 * n * n), "discovery_kinds")
         assert found["evidence"]["crossing"] == pytest.approx(80 / 2.37, rel=0.1)
-        assert "it needs fewer from 64 participants on" in found["text"]
+        assert "it needs fewer datagrams with 64 participants or more" in found["text"]
         assert "with 96 participants" in found["text"]
         assert "1/2.8" in found["text"]
 
     @pytest.mark.parametrize(
-        ("shape", "words"), [("star", "one with a writer"), ("all", "each to match all")]
+        ("shape", "words"),
+        [("star", "one writer and one reader on each"), ("all", "each matches all others")],
     )
     def test_it_says_who_was_to_match_whom(self, tmp_path, shape, words):
         cases = [Case("discovery", entities=n, treatment=shape) for n in (8, 16)]
@@ -185,7 +186,7 @@ class TestDiscovery:
 
     def test_a_server_that_never_pays_is_not_praised(self, tmp_path):
         found = lesson(self.told(tmp_path, lambda n: 2.0 * n, lambda n: 80.0 * n), "discovery_kinds")
-        assert "no fewer than" in found["text"]
+        assert "not fewer than" in found["text"]
 
 
 class TestDivisions:
@@ -206,7 +207,7 @@ class TestDivisions:
         text = lesson(self.told(tmp_path, cost), "divisions")["text"]
         assert "wildcards 1.5" in text
         assert "domains 0.8" in text
-        assert "partitions no difference beyond doubt" in text
+        assert "partitions no significant difference" in text
         assert "with 32 groups" in text
 
     def test_too_few_epochs_are_told_of_all_variants_in_one_sentence(self, tmp_path):
@@ -218,14 +219,16 @@ class TestDivisions:
         told = values_of(tmp_path, planned(cases, CYCLONE, MULTICAST), level, epochs=2)
         found = [one for one in verdict.lessons(told) if one["code"] == "bus.divisions"]
         assert [one["evidence"]["variant"] for one in found] == ["cyclonedds/udp4", "cyclonedds/multicast"]
-        (together,) = verdict.told_together(found)
+        (together,) = verdict.merged_lessons(found)
         text = together["text"]
-        assert text.startswith("a publish with 1 group, against topics: cyclonedds/udp4 partitions about 1")
+        assert text.startswith(
+            "time of a publish with 1 group, relative to topics: cyclonedds/udp4 partitions about 1"
+        )
         assert "wildcards about 2" in text
         assert "; cyclonedds/multicast partitions about 1" in text
-        assert text.count("too few epochs to say") == 1
+        assert text.count("too few epochs for an interval") == 1
         other = {"code": "bus.loss", "text": "x", "evidence": {}, "brief": None}
-        assert [one["text"] for one in verdict.told_together([found[0], other, found[1]])] == [
+        assert [one["text"] for one in verdict.merged_lessons([found[0], other, found[1]])] == [
             found[0]["text"],
             "x",
             found[1]["text"],
@@ -321,7 +324,7 @@ class TestOutput:
         assert [row[0] for row in rtt.rows] == ["cyclonedds/udp4", "fastdds/udp4", "raw/udp4"]
         assert rtt.rows[1][2].endswith(" µs")
         assert rtt.rows[1][2].count("µs") == 1  # 65.9–66.1 µs
-        assert rtt.note == "ratio: over cyclonedds/udp4"
+        assert rtt.note == "ratio: relative to cyclonedds/udp4"
         assert [row[1] for row in lost.rows] == ["25 %"] * 3
 
     def test_many_variants_of_few_cases_are_rows(self, tmp_path):
@@ -355,9 +358,9 @@ class TestOutput:
 
     @pytest.mark.parametrize(("code", "good"), [(1, True), (0, False)])
     def test_a_run_of_which_nothing_converged_asks_for_a_second_look(self, tmp_path, code, good):
-        from sonde.bus.cli_run import told_of
+        from sonde.bus.cli_run import outcome_of
 
-        outcome = told_of(sealed(tmp_path, self.PLAN, made(self.PLAN, self.level, code=code)).path, "show")
+        outcome = outcome_of(sealed(tmp_path, self.PLAN, made(self.PLAN, self.level, code=code)).path, "show")
         assert ("converged" in outcome.verdict) is not good
         assert outcome.sound is good
 

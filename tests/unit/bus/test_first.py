@@ -72,7 +72,7 @@ class TestBreakdown:
         told = broken_down(tmp_path, TRUTH)
         text = first.sentence(told["first-ever"])
         assert "the silence before it" in text
-        assert "not memory that is touched for the first time" in text
+        assert "the first access to memory" in text.partition("; no effect: ")[2]
         assert "processor cores" in first.sentence(told["pause"])
 
     def test_another_truth_has_another_verdict(self, tmp_path):
@@ -85,8 +85,8 @@ class TestBreakdown:
         found = broken_down(tmp_path, other)["first-ever"]
         assert found.cause.treatment == "prefaulted"
         text = first.sentence(found)
-        assert "of the difference is memory that is touched for the first time" in text
-        assert "the silence before it" in text.partition("; not ")[2]
+        assert "of the difference is the first access to memory" in text
+        assert "the silence before it" in text.partition("; no effect: ")[2]
 
     def test_what_moves_the_machine_does_not_move_shares(self, tmp_path):
         found = broken_down(tmp_path, TRUTH, epochs=24, wander=0.3)["first-ever"]
@@ -98,14 +98,14 @@ class TestBreakdown:
         same = dict.fromkeys(TRUTH, USUAL)
         found = broken_down(tmp_path, same)["first-ever"]
         assert not found.real
-        assert "costs no more beyond doubt" in first.sentence(found)
+        assert "is not significantly slower" in first.sentence(found)
 
     def test_few_epochs_say_nothing(self, tmp_path):
         found = broken_down(tmp_path, TRUTH, epochs=4)["first-ever"]
         assert found.cause is None
         assert {part.judged for part in found.parts} == {"unclear"}
-        assert first.sentence(found).endswith("; 4 epochs are too few to say why")
-        assert first.brief(found)[2] == "; too few epochs to say why"
+        assert first.sentence(found).endswith("; 4 epochs are too few to find the cause")
+        assert first.brief(found)[2] == "; too few epochs to find the cause"
         whole = broken_down(tmp_path, TRUTH)["first-ever"]
         assert first.brief(whole) is None
 
@@ -113,7 +113,7 @@ class TestBreakdown:
         levels = {"steady": USUAL, "first-ever": 350e-6, "prefaulted": 350e-6, "after-lookup": 349e-6}
         found = broken_down(tmp_path, levels)["first-ever"]
         assert found.cause is None
-        assert "none of what was tried" in first.sentence(found)
+        assert "no treatment removes a significant part" in first.sentence(found)
 
     def test_without_a_usual_message_there_is_nothing_to_compare(self, tmp_path):
         assert not broken_down(tmp_path, {"first-ever": 350e-6, "pause": 300e-6})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sonde.bus.growth import crossing, power_law, slope_of, straight, told_of
+from sonde.bus.growth import crossing, estimate_at, power_law, slope_of, straight
 
 N = np.array([4, 8, 16, 32, 64, 96], float)
 
@@ -91,7 +91,7 @@ class TestTold:
     POINTS = ((1, (10.0, 9.0, 11.0)), (3, (30.0, 28.0, 32.0)), (8, (40.0, 39.0, 41.0)))
 
     def told(self, at):
-        return told_of([n for n, _ in self.POINTS], [v for _, v in self.POINTS], at)
+        return estimate_at([n for n, _ in self.POINTS], [v for _, v in self.POINTS], at)
 
     def test_what_was_measured_is_told_as_it_is(self):
         found = self.told(3)
@@ -112,17 +112,17 @@ class TestTold:
         assert np.isnan(found.low)
 
     def test_a_cost_does_not_shrink_where_nobody_looked(self):
-        found = told_of([1, 2], [(10, 9, 11), (5, 4, 6)], 100)
+        found = estimate_at([1, 2], [(10, 9, 11), (5, 4, 6)], 100)
         assert found.value == 5
-        assert told_of([10, 20], [(1, 1, 1), (100, 90, 110)], 1).value == 0
+        assert estimate_at([10, 20], [(1, 1, 1), (100, 90, 110)], 1).value == 0
 
     def test_nothing(self):
-        assert told_of([], [], 3) is None
-        assert told_of([1], [(float("nan"),) * 3], 3) is None
+        assert estimate_at([], [], 3) is None
+        assert estimate_at([1], [(float("nan"),) * 3], 3) is None
 
     @pytest.mark.parametrize("at", [3, 96])
     def test_one_number_says_nothing_of_another(self, at):
-        found = told_of([4], [(7, 6, 8)], at)
+        found = estimate_at([4], [(7, 6, 8)], at)
         assert found.beyond
         assert np.isnan(found.value)
         assert found.measured == (4,)

@@ -84,9 +84,9 @@ def test_roles_and_topics_add_up():
 @pytest.mark.parametrize(
     ("roles", "publish", "what", "hint"),
     [
-        (["node-manger"], [], "no role 'node-manger' .nearest: node-manager.", "--publish"),
+        (["node-manger"], [], "unknown role 'node-manger' .nearest: node-manager.", "--publish"),
         ([], ["a b"], "the topic is 'a b'", "quote"),
-        ([], [], "may do nothing", "--role"),
+        ([], [], "has no permissions", "--role"),
     ],
 )
 def test_what_cannot_be_granted_is_told(roles, publish, what, hint):
@@ -97,13 +97,13 @@ def test_what_cannot_be_granted_is_told(roles, publish, what, hint):
 
 @pytest.mark.parametrize("name", ["", "a/b", "../a", ".hidden", "private", "a" * 64, "é"])
 def test_names_that_are_no_identity(name):
-    with pytest.raises(UsageError, match="is called"):
+    with pytest.raises(UsageError, match="cannot be the name of an identity"):
         keys.check_name(name)
 
 
 @pytest.mark.parametrize("name", keys.SHARED)
 def test_the_folder_s_own_files_are_no_names(name):
-    with pytest.raises(UsageError, match="a part of the folder itself"):
+    with pytest.raises(UsageError, match="the folder has a file of this name"):
         keys.check_name(name)
 
 

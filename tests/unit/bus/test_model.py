@@ -98,7 +98,7 @@ class TestRanking:
         assert not found[0].outside
         assert found[0].because[0].endswith("measured at 64 B between n[1-2]")
         local = advise(told, Need(1, 1, 64, local=True), "n[1-2]")
-        assert "between n[1-2], and not within one host" in local[0].outside[0]
+        assert "between n[1-2], not within one host" in local[0].outside[0]
 
     def test_bare_sockets_and_what_stays_in_a_process_are_no_advice(self, told):
         assert not {"raw/udp4", "null"} & set(ways(advise(told, Need(1, 1, 64, local=True))))
@@ -151,7 +151,7 @@ class TestFanoutOfManyAlone:
         assert other.latency_s == pytest.approx(400e-6, rel=0.01)
         assert other.latency_ends[0] < other.latency_s < other.latency_ends[1] < 410e-6
         assert best.publish_s == pytest.approx(45e-6, rel=0.01)
-        assert best.because[0].startswith("the last of 8 has it after 90")
+        assert best.because[0].startswith("the last of 8 subscribers receives it after 90")
         assert not best.outside
 
     def test_one_between_two(self, tmp_path):
@@ -161,25 +161,25 @@ class TestFanoutOfManyAlone:
 
     def test_one_number_beyond_which_nothing_is_known(self, tmp_path):
         found = advise(self.told(tmp_path, 8), Need(1, 32, 64, True))
-        assert [advice.too_few for advice in found] == [["fan-out was measured at 8 subscribers alone"]] * 2
+        assert [advice.too_few for advice in found] == [["fan-out was measured only with 8 subscribers"]] * 2
         assert all(math.isnan(advice.latency_s) for advice in found)
 
     @pytest.mark.parametrize("many", [(4, 8), (1, 8)])
     def test_beyond_them_there_is_no_interval(self, tmp_path, many):
         best = advise(self.told(tmp_path, *many), Need(1, 32, 64, True))[0]
-        assert "32 subscribers are outside what was measured" in " ".join(best.outside)
+        assert "32 subscribers are outside the measured range" in " ".join(best.outside)
         assert best.latency_s > 80e-6
         assert all(math.isnan(end) for end in best.latency_ends)
 
     def test_of_another_size_that_is_said(self, tmp_path):
         best = advise(self.told(tmp_path, 8), Need(1, 8, 16384, True))[0]
-        assert best.outside == ["several subscribers were measured with 64 B alone"]
+        assert best.outside == ["several subscribers were measured only with 64 B"]
 
 
 class TestOutside:
     def test_a_size_that_was_not_measured(self, told):
         best = advise(told, Need(1, 1, 1 << 20, local=True))[0]
-        assert "1 MiB is outside what was measured" in best.outside[0]
+        assert "1 MiB is outside the measured range" in best.outside[0]
 
     def test_more_subscribers_than_were_measured(self, told):
         best = advise(told, Need(1, 100, 64, local=True))[0]
@@ -192,7 +192,7 @@ class TestOutside:
         values = values_of(tmp_path, planned(CASES[:1], CYCLONE), latency)
         (only,) = advise(values, Need(1, 8, 64, local=True))
         assert only.latency_s != only.latency_s
-        assert "it was not measured with several subscribers" in only.outside
+        assert "several subscribers were not measured" in only.outside
         (one,) = advise(values, Need(1, 1, 64, local=True))
         assert one.latency_s == pytest.approx(20e-6, rel=0.01)  # half a round trip
 
@@ -223,7 +223,7 @@ class TestDiscovery:
         assert found.kind == "server"
         assert found.datagrams == pytest.approx(7680, rel=0.05)
         assert found.beyond
-        assert "by the law" in found.because
+        assert "according to the fitted law" in found.because
 
     def test_an_implementation_without_a_server_has_none(self, told):
         way = next(way for way in told.ways if way.name == "cyclonedds/udp4")
@@ -232,7 +232,7 @@ class TestDiscovery:
     def test_it_is_part_of_the_advice(self, told):
         best = advise(told, Need(64, 1, 64, local=True))[0]
         assert best.discovery.datagrams == pytest.approx(2.37 * 64**2, rel=0.01)
-        assert any("measured at 64" in line for line in best.because)
+        assert any("measured with 64" in line for line in best.because)
 
     def test_loss_at_full_speed_is_told_beside_the_rate(self, told):
         best = advise(told, Need(1, 1, 64, local=True))[0]
@@ -268,7 +268,7 @@ class TestDiscoveryOfAnother:
             found = self.advice(told, name)
             assert found.discovery.datagrams == pytest.approx(self.DATAGRAMS[name], rel=0.02)
             assert found.discovery.way.name == name
-            assert found.because[-1].endswith(f"measured at 32 over {name}")
+            assert found.because[-1].endswith(f"measured with 32 over {name}")
             assert not found.outside
 
     def test_where_keys_were_not_measured_the_bare_one_is_named(self, tmp_path):
@@ -287,7 +287,7 @@ class TestDiscoveryOfAnother:
         assert kinds["evidence"]["against"] == "cyclonedds/udp4"
         assert kinds["evidence"]["simple"] == pytest.approx(3195, rel=0.02)
         assert "peers discovery over cyclonedds/udp4/peers" in kinds["text"]
-        assert "of simple over cyclonedds/udp4" in kinds["text"]
+        assert "of simple discovery over cyclonedds/udp4" in kinds["text"]
 
     def test_a_kind_with_keys_is_not_held_against_one_without(self, tmp_path):
         keyed = read_variant("listed=cyclonedds,security=keys,identity=probe,discovery=peers")
@@ -331,8 +331,8 @@ class TestTooFewNumbers:
         best = advise(run, Need(96, 1, 64, True))[0]
         assert best.discovery.kind == ""
         (text,) = best.outside
-        assert "which discovery suits 96 participants is not known" in text
-        assert "simple discovery was measured at 16 alone" in text
+        assert "the best discovery for 96 participants is unknown" in text
+        assert "simple discovery was measured only with 16 participants" in text
         assert not best.too_few  # its latency is known
         # With two numbers of each kind there is an answer.
         (tmp_path / "two").mkdir()
@@ -345,20 +345,20 @@ class TestTooFewNumbers:
     def test_a_size_beside_the_only_one(self, tmp_path):
         run = self.run(tmp_path, [Case("latency", 64)], CYCLONE, FAST)
         found = advise(run, Need(1, 1, 1024, True))
-        assert [advice.too_few for advice in found] == [["latency was measured at 64 B alone"]] * 2
+        assert [advice.too_few for advice in found] == [["latency was measured only at 64 B"]] * 2
         assert not any(advice.because for advice in found)
 
     def test_one_subscriber_alone(self, tmp_path):
         run = self.run(tmp_path, [Case("latency", 64), Case("fanout", 64, 1)], CYCLONE)
         (only,) = advise(run, Need(1, 8, 64, True))
-        assert only.too_few == ["fan-out was measured at 1 subscribers alone"]
+        assert only.too_few == ["fan-out was measured only with 1 subscribers"]
         assert math.isnan(only.latency_s)
 
     def test_fewer_bursts_than_an_interval_takes(self, tmp_path):
         run = self.run(tmp_path, [Case("latency", 64)], CYCLONE, FAST, epochs=2)
         found = advise(run, Need(1, 1, 64, True))
         assert [advice.too_few for advice in found] == [
-            ["it was measured in 2 bursts: an interval takes 6"]
+            ["it was measured in 2 bursts: an interval needs 6"]
         ] * 2
 
     def test_those_that_are_known_come_first(self, tmp_path):
@@ -408,7 +408,7 @@ class TestTooFewNumbers:
         assert "sonde bus run latency --sizes 1024 -o bus.nc" in partly.warnings[0].hint
 
         none = typed(subscribers=8)
-        assert none.verdict.startswith("Too few numbers to say which of 3 ways suits 8 subscribers of 64 B")
+        assert none.verdict.startswith("Too few numbers to rank 3 variants for 8 subscribers of 64 B")
         assert not none.sound
         assert {one["rank"] for one in none.values["advice"]} == {None}
         assert none.tables[0].title == "Measured, not ranked"
@@ -420,12 +420,12 @@ def test_what_holds_of_all_advice_is_told_once_and_of_some_by_a_letter(told):
     from sonde.bus.cli_advise import _table
 
     inside = _table(advise(told, Need(1, 8, 64, local=True)))
-    assert "but" not in inside.columns
+    assert "note" not in inside.columns
     beyond = advise(told, Need(1, 200, 64, local=True))
     of_all, *_ = (text for text in beyond[0].outside if "200 subscribers" in text)
     beyond[1].outside.append("it was raining")
     table = _table(beyond)
-    assert f"of all: {of_all}" in table.note.splitlines()
+    assert f"all variants: {of_all}" in table.note.splitlines()
     assert "a: it was raining" in table.note.splitlines()
-    assert table.columns[-1] == "but"
+    assert table.columns[-1] == "note"
     assert [row[-1] for row in table.rows[:3]] == ["", "a", ""]

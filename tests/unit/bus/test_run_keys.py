@@ -65,7 +65,7 @@ def test_an_identity_outlives_no_authority(folder):
 def test_an_identity_is_replaced_only_when_asked(folder):
     run_keys.add(folder, "n017", keys.ROLES["monitor"], 5, (0, 230), False)
     before = (folder / "n017/key.pem").read_bytes()
-    with pytest.raises(UsageError, match="has an identity 'n017' already"):
+    with pytest.raises(UsageError, match="already has an identity 'n017'"):
         run_keys.add(folder, "n017", keys.ROLES["monitor"], 5, (0, 230), False)
     assert (folder / "n017/key.pem").read_bytes() == before
     run_keys.add(folder, "n017", keys.ROLES["monitor"], 5, (0, 230), True)
@@ -92,7 +92,7 @@ def test_what_is_renewed_may_what_is_said(folder):
 
 
 def test_what_is_not_there_has_nothing_to_renew(folder):
-    with pytest.raises(UsageError, match="may do nothing"):
+    with pytest.raises(UsageError, match="has no permissions"):
         run_keys.add(folder, "n017", None, 5, None, True)
     assert run_keys.add(folder, "n017", keys.ROLES["slurm"], 5, None, True).domains == keys.DOMAINS
 
@@ -110,7 +110,7 @@ def test_permissions_of_others_are_not_cut_down_to_what_is_understood(folder, ou
     file = folder / "n017/permissions.p7s"
     file.write_text(file.read_text().replace(ours, theirs, 1))
     before = file.read_bytes()
-    with pytest.raises(UsageError, match="says other things than were signed here") as told:
+    with pytest.raises(UsageError, match="differs from the permissions that were signed here") as told:
         run_keys.add(folder, "n017", None, 5, None, True)
     assert "--domains" in told.value.hint
     assert file.read_bytes() == before
@@ -121,7 +121,7 @@ def test_permissions_of_others_are_not_cut_down_to_what_is_understood(folder, ou
 @pytest.mark.parametrize("name", ["identity_ca.pem", "permissions_ca.pem", "governance.p7s", "private"])
 def test_the_folder_s_own_files_stay(folder, name, again):
     before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
-    with pytest.raises(UsageError, match="a part of the folder itself"):
+    with pytest.raises(UsageError, match="the folder has a file of this name"):
         run_keys.add(folder, name, keys.ROLES["monitor"], 5, (0, 230), again)
     assert before == {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
@@ -132,7 +132,7 @@ def test_what_is_no_identity_is_not_replaced(folder, again):
     (folder / "notes/mine").write_text("kept")
     (folder / "list").write_text("kept")
     for name in ("notes", "list"):
-        with pytest.raises(UsageError, match="is there, and is no identity"):
+        with pytest.raises(UsageError, match="exists but is no identity"):
             run_keys.add(folder, name, keys.ROLES["monitor"], 5, (0, 230), again)
     assert (folder / "notes/mine").read_text() == (folder / "list").read_text() == "kept"
 
@@ -149,7 +149,7 @@ def test_days_beyond_the_calendar_are_refused_before_anything_is_made(folder, tm
 
 def test_a_folder_is_not_made_over_another(folder):
     before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="exists already"):
         run_keys.init(folder, 100, (0, 230), "sign")
     assert before == {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
@@ -158,7 +158,7 @@ def test_without_what_signs_no_identity_is_made(folder):
     (folder / "private/identity_ca.key.pem").unlink()
     with pytest.raises(EnvironmentFailure, match="has no private/identity_ca") as told:
         run_keys.add(folder, "n017", keys.ROLES["monitor"], 5, (0, 230), False)
-    assert "where the folder was made" in told.value.hint
+    assert "where the folder was created" in told.value.hint
     assert not (folder / "n017").exists()
 
 

@@ -54,5 +54,5 @@ def test_only_mpich_is_told_which_provider_to_take():
 
 
 def test_no_ranks_at_all_are_refused():
-    with pytest.raises(UsageError, match="at least 1"):
+    with pytest.raises(UsageError, match="allowed: 1 or more"):
         mpi.line(OPENMPI, ["a"], ["test-0"], 0)

@@ -182,5 +182,5 @@ def test_the_agent_names_a_host_that_is_not_there(tmp_path):
 def test_a_cluster_is_described_in_words():
     assert plan.describe(plan.plan("test", 1)) == "1 node"
     assert (
-        plan.describe(plan.plan("test", 5, rate=10**9, delay_s=1e-3)) == "5 nodes at 1 Gbit/s, 1.00 ms late"
+        plan.describe(plan.plan("test", 5, rate=10**9, delay_s=1e-3)) == "5 nodes at 1 Gbit/s, 1.00 ms delay"
     )

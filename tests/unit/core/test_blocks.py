@@ -118,7 +118,7 @@ def test_dropped_records_are_counted_and_told(tmp_path):
     (warning,) = file.warnings
     assert warning.code == "core.records_dropped"
     assert "6 records were dropped" in warning.evidence
-    assert "4 were kept" in warning.evidence
+    assert "4 are stored" in warning.evidence
 
 
 def test_a_cut_tail_costs_its_block_only_and_says_so(tmp_path):

@@ -130,7 +130,7 @@ def test_dotted_keys_and_inline_tables_are_the_same(call):
         (
             "[room.run.deep]\nx = 1\n",
             "sonde.toml:1: unknown table 'deep' in [room.run]",
-            "no table stands below this one",
+            "this table has no tables below it",
         ),
         (
             '[room.run]\nntasks = "many"\n',

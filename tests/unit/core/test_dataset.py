@@ -68,7 +68,7 @@ def test_schema_and_attributes_are_plain_values(sound):
         assert type(attrs["seed"]) is int
         assert dataset.attrs(tree["env"]) == {"A": "b"}
         assert dataset.warnings_of(tree) == []
-    with pytest.raises(DataError, match="has no schema such as net/1, but None"):
+    with pytest.raises(DataError, match="has the schema None, not one such as net/1"):
         dataset.schema_of(xr.DataTree())
     assert dataset.warnings_of(xr.DataTree()) == []
 
@@ -83,7 +83,7 @@ def told(path: Path) -> DataError:
 def test_a_missing_file_names_the_nearest(copy):
     error = told(copy.with_name("aa.nc"))
     assert error.code == "core.no_such_file"
-    assert "aa.nc is not there (nearest: a.nc)" in error.what
+    assert "aa.nc does not exist (nearest: a.nc)" in error.what
 
 
 def test_a_missing_file_whose_run_is_still_there_names_recover(tmp_path):
@@ -255,7 +255,7 @@ def test_variables_and_groups_are_checked(copy):
     found = {(finding.code, finding.text) for finding in dataset.validate(copy)}
     assert ("data.no_units", "/raw/odd has no units") in found
     assert ("data.no_long_name", "/raw/odd has no long_name") in found
-    assert ("data.unknown_group", "group /summry is not known (nearest: summary)") in found
+    assert ("data.unknown_group", "group /summry is unknown (nearest: summary)") in found
     assert ("data.missing_variable", "/warnings has no hint(warning)") in found
     assert ("data.bad_dims", "/summary/median_low has dims (rank), but median has (rank, cell)") in found
     assert len(found) == 5
@@ -358,7 +358,7 @@ def test_an_interval_that_does_not_hold_its_estimate_is_found(copy):
         file["summary/median_low"][0, 0] = np.nan  # an interval that could not be computed is no violation
     (finding,) = dataset.validate(copy)
     assert finding.code == "data.bad_interval"
-    assert "lies outside [median_low, median_high] in 2 of 6 cells" in finding.text
+    assert "is outside [median_low, median_high] in 2 of 6 cells" in finding.text
     assert dataset.validate(copy, values=False) == []
 
 

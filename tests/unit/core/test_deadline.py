@@ -83,9 +83,7 @@ def test_a_first_piece_whose_forecast_is_too_long_is_not_begun():
 
 
 def test_what_is_left_out_is_reported_with_both_numbers():
-    assert LeftOut("laws of cells", 3, 8).text() == (
-        "laws of cells: 3 of 8 were computed before the time was over"
-    )
+    assert LeftOut("laws of cells", 3, 8).text() == ("laws of cells: 3 of 8 were computed in time")
 
 
 def test_programs_leave_time_for_saving_a_quarter_of_a_short_budget_at_most():

@@ -51,7 +51,7 @@ def test_what_is_as_described_breaks_nothing():
     [
         ({"delay": None}, "lab.missing", "/raw/delay is missing"),
         ({"delay": xr.Variable("src", [1.0], {"units": "s"})}, "lab.dims", "(src), not (rank)"),
-        ({"delay": xr.Variable("rank", [1, 2], {"units": "us"})}, "lab.units", "'us', not in 's'"),
+        ({"delay": xr.Variable("rank", [1, 2], {"units": "us"})}, "lab.units", "'us', not 's'"),
         ({"host": xr.Variable("rank", [1, 2])}, "lab.dtype", "not str"),
         (
             {"delay": xr.Variable("rank", np.array(["a", "b"], object), {"units": "s"})},
@@ -101,7 +101,7 @@ def test_a_misfit_names_the_variable_the_place_the_value_and_what_is_allowed():
 def test_of_a_variable_of_other_dims_or_another_type_no_value_is_read():
     assert misfit(delay=xr.Variable("src", [-1.0])) == ["/raw/delay has dims (src), not (rank)"]
     assert misfit(delay=xr.Variable("rank", np.array(["a", "b"], object))) == [
-        "/raw/delay is object, not <f8"
+        "/raw/delay has type object, not <f8"
     ]
 
 

@@ -51,7 +51,7 @@ def test_a_check_that_fails_or_does_not_answer_ends_no_other():
     ]
     answers = ask(checks, Here())
     gate.set()
-    assert answers["fail"] == Answer("could not be found out: ValueError: bad value", POOR)
+    assert answers["fail"] == Answer("the check failed: ValueError: bad value", POOR)
     assert answers["hang"] == Answer("no answer within 0.2 s", POOR)
     assert answers["fine"].text == "well"
     assert list(answers) == ["fail", "hang", "fine"]

@@ -47,18 +47,20 @@ def test_what_is_slow_everywhere_is_no_host():
     assert blamed(found) == set()
     assert drain_words(found) == []
     (line,) = drain_lines(found)
-    assert line.startswith(" would not drain: n0–n1, n0–n2, n0–n3 and 12 more pairs: which end is at fault")
+    assert line.startswith(
+        " would not drain: n0–n1, n0–n2, n0–n3 and 12 more pairs: these findings do not show which end is at fault"
+    )
 
 
 def test_one_pair_blames_neither_of_its_ends():
     assert drain_words([pair("n0", "n1")]) == []
     assert drain_lines([pair("n1", "n0")]) == [
-        " would not drain: n0–n1: which end is at fault, these findings do not tell"
+        " would not drain: n0–n1: these findings do not show which end is at fault"
     ]
     found = [*(pair(f"n{k}", "n3") for k in (0, 1, 2)), pair("n5", "n6")]
     drain, unclear = drain_lines(found)
     assert drain == " would drain: scontrol update NodeName=n3 State=DRAIN 'Reason=sonde: link n0-n3 is slow'"
-    assert unclear == " would not drain: n5–n6: which end is at fault, these findings do not tell"
+    assert unclear == " would not drain: n5–n6: these findings do not show which end is at fault"
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=20))

@@ -119,7 +119,7 @@ def test_every_registered_launcher_can_do_what_the_protocol_says(monkeypatch: py
 
 def test_unknown_launcher_names_the_nearest() -> None:
     with pytest.raises(
-        UsageError, match=re.escape("no launcher 'mpirum' (nearest: mpirun); there are: auto, local")
+        UsageError, match=re.escape("no launcher 'mpirum' (nearest: mpirun); launchers: auto, local")
     ):
         launcher("mpirum")
 
@@ -158,7 +158,7 @@ def test_local_runs_the_program_itself() -> None:
 
 
 def test_local_refuses_ranks_and_other_hosts() -> None:
-    with pytest.raises(UsageError, match="starts 1 process, 2 were asked for"):
+    with pytest.raises(UsageError, match="starts 1 process, but 2 were requested"):
         Local().command(["probe"], [], 2, {})
     with pytest.raises(UsageError, match="not on n017"):
         Local().command(["probe"], ["n017"], 1, {})
@@ -176,7 +176,9 @@ def test_openmpi_binds_a_rank_to_a_core() -> None:
 
 def test_openmpi_uses_hardware_threads_before_it_oversubscribes() -> None:
     made = Mpirun(found=OPENMPI5)
-    assert made.placement([], 8) == Placement("hwthread", False, "8 ranks on 4 cores: a hardware thread each")
+    assert made.placement([], 8) == Placement(
+        "hwthread", False, "8 ranks on 4 cores: one hardware thread each"
+    )
     line = made.command(["probe"], [], 8, {})
     assert line[1:6] == ["--use-hwthread-cpus", "--map-by", "slot", "--bind-to", "hwthread"]
 
@@ -278,7 +280,7 @@ def test_share(hosts: list[str], ntasks: int, shares: list[tuple[str, int]]) -> 
 
 
 def test_share_says_when_slots_do_not_suffice() -> None:
-    with pytest.raises(UsageError, match="5 ranks were asked for, but a:1, b:2 have 3 slots together"):
+    with pytest.raises(UsageError, match="5 ranks were requested, but a:1, b:2 together have 3 slots"):
         share(["a:1", "b:2"], 5)
 
 
@@ -299,7 +301,7 @@ def test_split_slots(host: str, parts: tuple[str, int | None]) -> None:
 
 @pytest.mark.parametrize("ntasks", [0, -1])
 def test_no_ranks_is_a_usage_error(ntasks: int) -> None:
-    with pytest.raises(UsageError, match="at least 1"):
+    with pytest.raises(UsageError, match="allowed: 1 or more"):
         Mpirun(found=MPICH).command(["p"], [], ntasks, {})
 
 
@@ -375,7 +377,7 @@ class TestFindMpi:
         other = fake_program(self.top / "opt/bin/mpirun", "mpirun (Open MPI) 5.0.11")
         assert find_mpi(str(other)).version == "5.0.11"
         assert find_mpi(str(self.top / "opt")).mpirun == other
-        with pytest.raises(EnvironmentFailure, match="nor a folder that holds one"):
+        with pytest.raises(EnvironmentFailure, match="nor a folder that contains one"):
             find_mpi(str(self.top / "empty"))
 
     def test_mpi_home_comes_before_path(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -485,7 +487,7 @@ def test_srun_overcommits_when_the_job_is_too_small(srun: Srun, monkeypatch: pyt
 def test_srun_cannot_pass_a_comma_or_uneven_slots(srun: Srun) -> None:
     with pytest.raises(UsageError, match="srun cannot pass on A='1,2'"):
         srun.command(["p"], [], 1, {"A": "1,2"})
-    with pytest.raises(UsageError, match="as many ranks on one host as on the next"):
+    with pytest.raises(UsageError, match="the same number of ranks on each host"):
         srun.command(["p"], ["n1:1", "n2:2"], 3, {})
 
 
@@ -620,7 +622,7 @@ def test_quota_of_cgroup_v1(tmp_path: Path) -> None:
         (RANK_DIED_MPICH, 11, "rank_died", "a rank on n017 died: signal 11 (SIGSEGV)"),
         (RANK_DIED_SRUN, 143, "rank_died", "rank 1 on vm died: Segmentation fault"),
         (NO_PROGRAM_SRUN, 2, "no_program", "the probe could not be run on every host"),
-        (NO_SLOTS_SRUN, 1, "no_slots", "the launcher has fewer slots than ranks were asked for"),
+        (NO_SLOTS_SRUN, 1, "no_slots", "the launcher has fewer slots than the requested ranks"),
         ("srun: error: n017: task 3: Killed", 137, "rank_died", "rank 3 on n017 died: Killed"),
         (
             "srun: error: Task launch for StepId=20.0 failed on node n4: Socket timed out on send/recv operation\n"
@@ -644,7 +646,7 @@ def test_quota_of_cgroup_v1(tmp_path: Path) -> None:
             "rank_failed",
             "rank 0-3 on n1 ended with exit code 2",
         ),
-        (NO_SLOTS_OPENMPI5, 1, "no_slots", "the launcher has fewer slots than ranks were asked for"),
+        (NO_SLOTS_OPENMPI5, 1, "no_slots", "the launcher has fewer slots than the requested ranks"),
         (NO_PROGRAM_OPENMPI4, 132, "no_program", "the probe could not be run on every host"),
         (NO_PROGRAM_OPENMPI5, 183, "no_program", "the probe could not be run on every host"),
         (NO_PROGRAM_MPICH, 255, "no_program", "the probe could not be run on every host"),
@@ -654,10 +656,10 @@ def test_quota_of_cgroup_v1(tmp_path: Path) -> None:
             "no_host",
             "a host could not be reached",
         ),
-        ("", -15, "launcher_died", "mpirun was ended by signal 15 (SIGTERM)"),
+        ("", -15, "launcher_died", "mpirun was killed by signal 15 (SIGTERM)"),
         ("", 137, "rank_died", "a rank died: signal 9 (SIGKILL)"),
         ("", 5, "failed", "mpirun ended with exit status 5"),
-        ("", -99, "launcher_died", "mpirun was ended by signal 99 (unknown)"),
+        ("", -99, "launcher_died", "mpirun was killed by signal 99 (unknown)"),
     ],
 )
 def test_explain(log: str, status: int, reason: str, what: str) -> None:

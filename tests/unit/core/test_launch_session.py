@@ -233,7 +233,7 @@ class TestRun:
         assert "see the log" not in measured.error.hint
         with pytest.raises(SondeError) as told:
             measured.check()
-        assert told.value.hint.startswith(f"what was measured is in {tmp_path / 'a.nc'}; ")
+        assert told.value.hint.startswith(f"the partial results are in {tmp_path / 'a.nc'}; ")
 
     def test_a_folder_of_another_run_stops_it_before_it_starts(self, job):
         asked = job("start()\nmeasure()\nend()")
@@ -483,7 +483,7 @@ class TestListener:
         listener = Listener()
         listener.take(END)
         assert listener.warnings == [
-            Warning("lab.records_dropped", "5 samples found no room and are lost", "ask for less")
+            Warning("lab.records_dropped", "5 samples are lost, because there was no room", "ask for less")
         ]
 
     def test_the_probes_own_warnings_keep_their_codes(self):

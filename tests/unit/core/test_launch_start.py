@@ -156,4 +156,4 @@ class TestReplaced:
         out.touch()  # no part has this name
         (tmp_path / "a-one_to_one.nc").touch()
         (warning,) = replaced(out, ["one_to_one", "all_to_all"])
-        assert warning.evidence == f"replaces {tmp_path / 'a-one_to_one.nc'}, there before"
+        assert warning.evidence == f"replaces the earlier {tmp_path / 'a-one_to_one.nc'}"

@@ -48,8 +48,8 @@ def test_sizes(text, sizes):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "holds no size"),
-        ("  ", "holds no size"),
+        ("", "has no size"),
+        ("  ", "has no size"),
         (",", "is no size"),
         ("8,", "is no size"),
         ("1000:0:10", "ends before 0 B"),
@@ -60,12 +60,12 @@ def test_sizes(text, sizes):
         ("0:10:1:2", "has 4 parts"),
         (":10", "is no size"),
         ("0:", "is no size"),
-        ("8,8", "holds 8 B twice"),
-        ("8,1KiB,1024", "holds 1024 B twice"),
+        ("8,8", "has 8 B twice"),
+        ("8,1KiB,1024", "has 1024 B twice"),
         ("2147483648", "allowed: up to 2147483647 B"),
-        ("0:4GiB:1GiB", "holds 3221225472 B"),
-        ("0:1000000", "holds 1000000 sizes; allowed: up to 65536"),
-        ("0:4611686018427387904", "the most that one MPI message counts"),
+        ("0:4GiB:1GiB", "has 3221225472 B"),
+        ("0:1000000", "has 1000000 sizes; allowed: up to 65536"),
+        ("0:4611686018427387904", "the largest count of one MPI message"),
         ("1e3", "is no size"),
         ("abc", "is no size"),
     ],
@@ -109,7 +109,7 @@ def test_what_is_no_whole_number_from_one_up_is_refused(text):
 
 def test_a_duration_of_no_time_is_refused():
     assert DURATION.read("2min") == 120
-    with pytest.raises(UsageError, match="no time at all"):
+    with pytest.raises(UsageError, match="not a time"):
         DURATION.read("0")
 
 

@@ -353,7 +353,7 @@ def test_a_full_disk_loses_nothing_and_frees_what_it_took(tmp_path, size):
     run = make_run(tmp_path / "a.run", ranks=4, count=2000)
     with small_disk(tmp_path / "small", size) as small:
         for _ in range(2):
-            with pytest.raises(EnvironmentFailure, match="no space is left there") as raised:
+            with pytest.raises(EnvironmentFailure, match="no space left") as raised:
                 seal.seal(run, small / "a.nc", SCHEMA)
             assert raised.value.code == "core.disk_full"
             assert f"sonde data recover {run} -o ELSEWHERE" in raised.value.hint
@@ -370,7 +370,7 @@ def test_on_a_disk_that_its_records_filled_a_run_notes_how_it_ended(tmp_path):
     with small_disk(tmp_path / "small", "256k") as small:
         run = make_run(small / "a.run", ended=False)
         fill(small)
-        with pytest.raises(EnvironmentFailure, match="no space is left there") as raised:
+        with pytest.raises(EnvironmentFailure, match="no space left") as raised:
             seal.seal(run, small / "a.nc", SCHEMA, attrs=ENDED, warnings=said)
         assert raised.value.code == "core.disk_full"
         assert listing(small) == ["a.run", "filler"]
@@ -385,7 +385,7 @@ def test_on_a_disk_that_its_records_filled_a_run_notes_how_it_ended(tmp_path):
 @mounts
 def test_where_the_end_of_a_run_could_not_be_noted_none_is_begun(tmp_path):
     with small_disk(tmp_path / "small", "16k") as small:
-        with pytest.raises(EnvironmentFailure, match="no space is left there") as raised:
+        with pytest.raises(EnvironmentFailure, match="no space left") as raised:
             make_run(small / "a.run")
         assert raised.value.code == "core.disk_full"
         assert listing(small) == []
@@ -511,7 +511,7 @@ def test_a_folder_saved_before_is_not_saved_again_over_a_moved_dataset(tmp_path)
     run = make_run(tmp_path / "a.run")
     assert seal_until("unlink rank-00001.blk", run, tmp_path / "a.nc") == -signal.SIGKILL
     (tmp_path / "a.nc").rename(tmp_path / "moved.nc")
-    with pytest.raises(DataError, match=r"was saved as .*a\.nc, which is no longer there") as raised:
+    with pytest.raises(DataError, match=r"was saved as .*a\.nc, which no longer exists") as raised:
         seal.seal(run, tmp_path / "a.nc", SCHEMA)
     assert raised.value.code == "core.sealed_already"
     check_whole(tmp_path / "moved.nc")
@@ -576,7 +576,7 @@ def test_names_of_datasets():
 
 def test_a_run_is_not_started_in_a_folder_that_is_there(tmp_path):
     run = make_run(tmp_path / "a.run")
-    with pytest.raises(EnvironmentFailure, match="is there already") as raised:
+    with pytest.raises(EnvironmentFailure, match="exists already") as raised:
         make_run(run)
     assert f"sonde data recover {run}" in raised.value.hint
     with pytest.raises(EnvironmentFailure) as raised:
@@ -709,11 +709,11 @@ def test_every_error_of_sealing_has_a_hint(tmp_path):
 @pytest.mark.parametrize(
     ("number", "code", "said"),
     [
-        (errno.ENOSPC, "core.disk_full", "no space is left there"),
-        (errno.EDQUOT, "core.disk_full", "your quota there is used up"),
+        (errno.ENOSPC, "core.disk_full", "no space left"),
+        (errno.EDQUOT, "core.disk_full", "your quota is used up"),
         (errno.EACCES, "core.cannot_write", "you have no permission to write there"),
         (errno.EROFS, "core.cannot_write", "the file system there is read-only"),
-        (errno.ENOENT, "core.cannot_write", "there is no such folder, or nothing can be made in it"),
+        (errno.ENOENT, "core.cannot_write", "the folder does not exist, or nothing can be created in it"),
         (errno.EBUSY, "core.cannot_write", "device or resource busy"),
     ],
 )
@@ -729,7 +729,7 @@ def test_a_run_folder_that_cannot_be_made_tells_the_true_reason(tmp_path, monkey
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
 def test_a_file_system_without_blocks_is_not_called_full():
-    with pytest.raises(EnvironmentFailure, match=r"nothing can be made in it|permission") as raised:
+    with pytest.raises(EnvironmentFailure, match=r"nothing can be created in it|permission") as raised:
         seal.start_run("/proc/a.run", room="lab", schema="lab/1", attrs={}, plan={})
     assert raised.value.code == "core.cannot_write"
 

@@ -373,7 +373,7 @@ def test_samples_without_an_epoch_may_be_nan_as_datasets_pad_with_it():
 
 
 def test_epoch_numbers_must_fit_the_samples():
-    with pytest.raises(DataError, match="3 samples came with 2 epoch numbers"):
+    with pytest.raises(DataError, match="3 samples have 2 epoch numbers"):
         stats.epoch_median_ci([1, 2, 3], [0, 1])
     with pytest.raises(DataError, match="float64"):
         stats.epoch_median_ci([1, 2, 3], [0.0, 1.0, 1.0])

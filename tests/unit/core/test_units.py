@@ -89,7 +89,7 @@ def test_what_is_no_rate_is_a_usage_error(text):
 def test_a_unit_that_is_read_both_ways_is_refused_with_the_reason(text):
     with pytest.raises(UsageError) as caught:
         parse_rate(text)
-    assert "'bps' is bytes to tc" in caught.value.hint
+    assert "'bps' means bytes to tc" in caught.value.hint
 
 
 def test_rates_are_written():

@@ -24,7 +24,7 @@ def ask(*words: object) -> Outcome:
 def test_validate_of_a_sound_dataset(sound):
     outcome = ask("validate", sound)
     assert (outcome.exit, outcome.findings, outcome.dataset) == (Exit.DONE, [], str(sound))
-    assert outcome.verdict == f"{sound} is sound"
+    assert outcome.verdict == f"{sound} is valid"
 
 
 def test_validate_names_each_violation_of_each_file(sound, measured, tmp_path):
@@ -45,14 +45,14 @@ def test_validate_names_each_violation_of_each_file(sound, measured, tmp_path):
         {"file": str(tmp_path / "text.nc"), "violations": 1},
     ]
     assert ask("validate", "--quick", bad).verdict.startswith("1 of 1 dataset breaks its format in 1 place")
-    assert ask("validate", sound, sound).verdict == "all 2 datasets are sound"
+    assert ask("validate", sound, sound).verdict == "all 2 datasets are valid"
 
 
 def test_convert_without_a_place_is_a_document(sound):
     outcome = ask("convert", sound, "--to", "csv")
     assert outcome.document.startswith("rank,cell [B],median [s],median_low [s],median_high [s]\n0,0,1.00")
     (warning,) = outcome.warnings
-    assert warning.evidence == "a csv file holds one table: 1 variable left out"
+    assert warning.evidence == "a csv file has one table: 1 variable left out"
     assert outcome.values["left_out"] == ["spread"]
     assert outcome.schema == "lab/1"
     assert ask("convert", sound, "--to", "json").warnings == []
@@ -80,7 +80,7 @@ def test_convert_writes_where_it_is_told(sound, tmp_path):
     ]
     assert outcome.document is None
     assert outcome.dataset == str(tmp_path / "b.parquet")  # what was made, not what was read
-    assert outcome.warnings[0].evidence == "a parquet file holds one table: 2 variables left out"
+    assert outcome.warnings[0].evidence == "a parquet file has one table: 2 variables left out"
     assert "-v names them" in outcome.warnings[0].hint
     assert outcome.values["left_out"] == ["n", "host"]
     outcome = ask("convert", sound, "-o", tmp_path / "b.parquet", "--group", "raw", "-v")
@@ -97,7 +97,7 @@ def test_convert_writes_where_it_is_told(sound, tmp_path):
 def test_diff_of_like_datasets_ends_with_0(measured):
     outcome = ask("diff", measured("a.nc", [[1e-6]]), measured("b.nc", [[1.001e-6]], kernel="7"))
     assert (outcome.exit, outcome.findings) == (Exit.DONE, [])
-    assert outcome.verdict == "of 1 cell, none differs by 5 % or more beyond its interval"
+    assert outcome.verdict == "0 of 1 cell differ by 5 % or more beyond their intervals"
     assert outcome.values["machine"] == [{"attribute": "kernel", "a": "6.1.0", "b": "7"}]
     assert [table.title for table in outcome.tables] == ["Measured", "Machine and settings"]
 
@@ -136,7 +136,7 @@ def test_history_flags_a_regression_and_still_ends_with_0(measured, tmp_path):
         )
     outcome = ask("history", tmp_path, "--last", 3)
     assert outcome.exit == Exit.DONE
-    assert outcome.verdict == "1 value of the newest runs is clearly worse than before"
+    assert outcome.verdict == "1 value of the newest runs is significantly worse than before"
     assert outcome.findings[0].evidence["changed"] == {"mpi": {"before": "v0", "now": "v1"}}
     assert (outcome.dataset, outcome.schema) == (str(tmp_path / "9.nc"), "lab/1")
     runs, trends, changed = outcome.tables
@@ -152,7 +152,7 @@ def test_history_flags_a_regression_and_still_ends_with_0(measured, tmp_path):
 def test_history_of_a_steady_folder(measured, tmp_path):
     for day in range(1, 8):
         measured(f"{day}.nc", [[1e-6 * (1 + (day % 3) / 100)]], created_utc=f"2026-11-0{day}T00:00:00Z")
-    assert ask("history", tmp_path).verdict == "7 runs; the newest are like the earlier ones"
+    assert ask("history", tmp_path).verdict == "7 runs; no change"
 
 
 def test_recover_tells_what_was_saved_and_what_was_lost(tmp_path):
@@ -162,7 +162,7 @@ def test_recover_tells_what_was_saved_and_what_was_lost(tmp_path):
     outcome = ask("recover", run)
     assert outcome.exit == Exit.INCOMPLETE
     assert not outcome.complete
-    assert outcome.verdict == f"saved {tmp_path / 'a.nc'}; what was lost is told in 1 warning"
+    assert outcome.verdict == f"saved {tmp_path / 'a.nc'}; 1 warning about lost data"
     assert [warning.code for warning in outcome.warnings] == ["core.truncated_block", "core.run_was_killed"]
     assert outcome.values == {
         "datasets": [{"dataset": str(tmp_path / "a.nc"), "complete": False}],
@@ -186,13 +186,13 @@ def test_recover_without_analysis_keeps_raw_alone(tmp_path):
 
 def test_recover_refuses_what_is_no_run(tmp_path):
     (tmp_path / "file").write_text("")
-    for name, said in (("none", "is not there"), ("file", "is a file")):
+    for name, said in (("none", "does not exist"), ("file", "is a file")):
         with pytest.raises(DataError, match=said):
             ask("recover", tmp_path / name)
     with pytest.raises(DataError, match="is not the folder of a run"):
         ask("recover", tmp_path)
     run = make_run(tmp_path / "a.run")
-    with pytest.raises(UsageError, match="neither a dataset's name nor a folder") as raised:
+    with pytest.raises(UsageError, match="neither a dataset's name nor an existing folder") as raised:
         ask("recover", run, "-o", tmp_path / "there")
     assert raised.value.hint == f"-o {tmp_path / 'there.nc'}"
     assert run.exists()

@@ -200,7 +200,9 @@ def test_without_pyarrow_the_error_says_what_to_install(sound, tmp_path, monkeyp
 def test_what_is_too_long_for_a_terminal_wants_a_file(sound, monkeypatch):
     monkeypatch.setattr(convert, "LONGEST_TEXT_CELLS", 100)
     with dataset.open(sound) as tree:
-        with pytest.raises(UsageError, match="up to 480 values, too many for the terminal") as raised:
+        with pytest.raises(
+            UsageError, match="up to 480 values, which is too many for the terminal"
+        ) as raised:
             convert.to_text(tree, convert.group_tables(tree, "raw"), "csv")
         assert "-o OUT.csv" in raised.value.hint
         with pytest.raises(UsageError, match="Parquet is not text"):

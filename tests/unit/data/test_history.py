@@ -330,7 +330,7 @@ def test_one_host_ten_times_slower_at_one_size_is_one_finding_about_it(fill_net)
     assert [one["at"] for one in finding.evidence["at"]] == ["64 KiB"]
     assert finding.evidence["change"] == pytest.approx(9, rel=0.15)
     assert finding.text.startswith("net-7.nc: host n002: median at 64 KiB is ")
-    assert "6 earlier runs and the other hosts let expect" in finding.text
+    assert "expected from 6 earlier runs and the other hosts" in finding.text
     assert 0 < finding.evidence["minimal_detectable_change"] < 0.5
     assert len(found.judged[0].hosts) == 8 * len(NET_SIZES)
 

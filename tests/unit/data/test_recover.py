@@ -53,7 +53,7 @@ def test_another_runs_dataset_is_not_replaced(tmp_path):
         else:
             (tmp_path / "a.nc").write_bytes(there)
         before = (tmp_path / "a.nc").read_bytes()
-        with pytest.raises(UsageError, match="is there already, and is not of this run") as raised:
+        with pytest.raises(UsageError, match="exists already, and belongs to another run") as raised:
             recover(run)
         assert raised.value.hint == f"choose another name: sonde data recover {run} -o ELSEWHERE.nc"
         assert (tmp_path / "a.nc").read_bytes() == before
@@ -85,7 +85,7 @@ def test_a_run_of_a_room_that_is_not_here_stays(tmp_path):
     run = make_run(tmp_path / "a.run")
     said = json.loads((run / "run.json").read_text()) | {"room": "attic", "schema": "attic/1"}
     (run / "run.json").write_text(json.dumps(said))
-    with pytest.raises(DataError, match="of room 'attic', which this Sonde does not have"):
+    with pytest.raises(DataError, match="the room 'attic', which this Sonde does not have"):
         recover(run)
     assert run.exists()
 

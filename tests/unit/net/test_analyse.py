@@ -217,7 +217,7 @@ def test_facts_are_of_both_ends_of_the_sizes(run):
     assert [fact.name for fact in told] == [
         "median delay at 8 B",
         "median delay at 1 KiB",
-        "known to",
+        "precision",
         "converged",
     ]
     assert told[3].value == "264 of 264"
@@ -386,7 +386,7 @@ class TestModelAgainstMeasurement:
         prepare.check(figure)
         drawn = self.curves(figure)
         assert {c.style for c in drawn} == {"points", "line", "dashed"}
-        assert {c.key for c in drawn} == {"", "Hockney", "LogGP", "beyond what was measured"}
+        assert {c.key for c in drawn} == {"", "Hockney", "LogGP", "beyond the measured sizes"}
         for curve in drawn:
             if curve.style == "line":
                 assert (curve.x.min(), curve.x.max()) == pytest.approx((8, 32768))
@@ -417,7 +417,7 @@ class TestModelAgainstMeasurement:
         assert "Hockney" in general
         assert len(said) == summary.sizes["link_class"]
         for text in said:
-            assert "at worst" in text
+            assert "at most" in text
             assert "L + 2o = " in text
 
     def test_size_zero_among_decades_keeps_a_logarithmic_axis(self):

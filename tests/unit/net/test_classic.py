@@ -33,7 +33,7 @@ def test_a_file_cut_off_anywhere_is_refused():
         with pytest.raises(DataError) as caught:
             whole(data[:length])
         assert caught.value.code == "net.truncated", length
-    assert caught.value.what == "x.nc is cut off: it holds 1739 of the 1740 B its header promises"
+    assert caught.value.what == "x.nc is cut off: it has 1739 of the 1740 B that its header promises"
 
 
 def test_a_large_file_cut_off_is_refused():
@@ -71,7 +71,7 @@ def test_other_formats_are_left_to_their_libraries(tmp_path):
 @pytest.mark.parametrize(
     ("at", "value", "says"),
     [
-        (11, 0x0B, "where list 10 is due stands 11"),
+        (11, 0x0B, "11 is in the place of list 10"),
         (23, 0xFF, "a name in it is not text"),
         (16, 0x7F, "it does not end within"),
     ],
@@ -205,7 +205,7 @@ def test_a_block_beyond_the_variable_is_refused():
 def test_a_type_that_the_format_lacks_is_refused():
     with pytest.raises(DataError) as caught:
         ClassicWriter(io.BytesIO(), [], [("big", "<i8", ())], {}, 0)
-    assert "variable big is of type <i8" in caught.value.what
+    assert "variable big has type <i8" in caught.value.what
 
 
 def test_only_the_last_variable_may_exceed_4_gib(tmp_path):

@@ -283,7 +283,7 @@ def test_a_fixed_length_file_becomes_a_dataset_and_a_slice_again(runs):
 def test_a_renamed_fixed_length_file_needs_its_size(runs):
     call(cli_convert.cut, f"{PREFIX}_all.nc", "--size", "300", "-o", "cut.nc")
     error = fails("cut.nc", "a.nc", "--to", "sonde")
-    assert (error.code, error.hint) == ("net.size_unknown", "say it with --size")
+    assert (error.code, error.hint) == ("net.size_unknown", "give it with --size")
     to("sonde", "cut.nc", "a.nc", "--size", "300")
     with dataset.open("a.nc") as tree:
         assert tree["raw"]["size"].values.tolist() == [300]
@@ -498,7 +498,7 @@ def test_a_size_to_export_that_is_not_there(runs):
 def test_out_must_be_a_prefix(runs):
     error = fails(PREFIX, "out.nc", "--to", "clustbench-v1")
     assert error.code == "net.prefix_expected"
-    assert "'out' makes out_median.nc" in error.hint
+    assert "'out' gives out_median.nc" in error.hint
 
 
 def test_nothing_overwrites_what_it_is_made_from(runs):
@@ -596,7 +596,7 @@ def test_files_of_two_runs_under_one_prefix(here):
     write(here, "p", "median", matrices(4))
     error = fails("p", "a.nc", "--to", "sonde")
     assert error.code == "net.clustbench_contradiction"
-    assert "proc_num is 3 in the one and 4 in the other" in error.what
+    assert "proc_num is 3 in the first and 4 in the second" in error.what
 
 
 def test_all_and_counts_that_disagree_are_told(here):

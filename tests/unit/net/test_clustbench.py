@@ -106,7 +106,7 @@ def test_a_run_that_was_stopped_has_fewer_matrices(tmp_path):
     [
         ({"proc_num": 5}, "proc_num is 5, but its matrices are 3 × 3"),
         ({"data_type": 9}, "data_type is 9; known: 1 average"),
-        ({"data_type": 2}, "its name says average, but data_type is 2, median"),
+        ({"data_type": 2}, "its name means average, but data_type is 2, median"),
         ({"end": 100}, "make 1 matrices, but there are 2"),
         ({"step": 0, "end": 5}, "make 1 matrices, but there are 2"),
         ({"step": -5, "end": 5}, "make 1 matrices, but there are 2"),
@@ -126,9 +126,9 @@ def test_matrices_that_are_not_square_are_refused(tmp_path):
 
 def test_a_statistic_with_every_delay_is_refused(tmp_path):
     error = refused(write(tmp_path, "p", "average", series(), version=2))
-    assert "data_type says average, but it holds data(n, x, y, z)" in error.what
+    assert "data_type means average, but it has data(n, x, y, z)" in error.what
     error = refused(write(tmp_path, "p", "all", matrices(), version=2))
-    assert "data_type says all, but it holds data(n, x, y)" in error.what
+    assert "data_type means all, but it has data(n, x, y)" in error.what
 
 
 def test_a_file_without_matrices_is_refused(tmp_path):
@@ -182,11 +182,11 @@ def test_netcdf_of_others_is_refused(tmp_path, variable, kind, dims, says, form)
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"begin": 100}, "begin_mes_length is 0 in the one and 100 in the other"),
+        ({"begin": 100}, "begin_mes_length is 0 in the first and 100 in the second"),
         ({"end": 900}, "end_mes_length is 200"),
         ({"repeats": 11}, "the number of repetitions is 10"),
-        ({"mode": 2}, "test_type is one_to_one in the one and all_to_all in the other"),
-        ({"version": 2}, "the format is v1 in the one and v2"),
+        ({"mode": 2}, "test_type is one_to_one in the first and all_to_all in the second"),
+        ({"version": 2}, "the format is v1 in the first and v2"),
     ],
 )
 def test_files_of_different_runs_do_not_go_together(tmp_path, change, says):
@@ -195,7 +195,7 @@ def test_files_of_different_runs_do_not_go_together(tmp_path, change, says):
     with looked(one) as a, looked(two) as b, pytest.raises(DataError) as caught:
         clustbench.check_together([a, b])
     assert caught.value.code == "net.clustbench_contradiction"
-    assert "p_average.nc and p_median.nc are not of one run" in caught.value.what
+    assert "p_average.nc and p_median.nc are not from one run" in caught.value.what
     assert says in caught.value.what
 
 

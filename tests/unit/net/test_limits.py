@@ -192,7 +192,7 @@ def test_only_common_sizes_are_compared():
     ("other", "told"),
     [
         (run_of(flat(n=4)), "8 ranks and B 4"),
-        (run_of(flat(), value="recv_duration"), "a sample of A is rtt_half, one of B is recv_duration"),
+        (run_of(flat(), value="recv_duration"), "samples of A are rtt_half, those of B are recv_duration"),
         (run_of(flat(), sizes=(1, 2)), "no message length in common"),
     ],
 )

@@ -196,7 +196,7 @@ def test_a_missing_level_is_stood_in_for_by_the_next_wider_one_and_told():
     assert wanted[0, 2, 0] == pytest.approx(1e-6)  # same NUMA node
     told = models.stand_ins(assumed, summary)
     assert [warning.code for warning in told] == ["net.wider_level"] * 2
-    assert "no level 'same L3': its links were held against 'same package'" in told[0].evidence
+    assert "no level 'same L3': its links were compared with 'same package'" in told[0].evidence
     assert "no level 'same NUMA node'" in told[1].evidence
 
 
@@ -230,10 +230,10 @@ def test_a_forecast_beyond_the_sizes_measured_is_told():
     [
         ({"levle": []}, "nearest: level"),
         ({}, "neither a matrix nor a level"),
-        ({"matrix": [[1.0]]}, "1x1, and there are 4 ranks"),
+        ({"matrix": [[1.0]]}, "1x1, but there are 4 ranks"),
         ({"level": [{"name": "same hots", "latency_s": 1e-6}]}, "nearest: same host"),
         ({"level": [{"name": "any"}]}, "needs a latency_s above 0"),
-        ({"level": [{"name": "any", "latency_s": 1e-6, "speed": 1}]}, "'speed' is no key"),
+        ({"level": [{"name": "any", "latency_s": 1e-6, "speed": 1}]}, "'speed' is not a key"),
     ],
 )
 def test_a_model_that_makes_no_sense_is_said(model, told):
@@ -244,5 +244,5 @@ def test_a_model_that_makes_no_sense_is_said(model, told):
 
 def test_a_model_that_says_nothing_about_these_links_is_said():
     assumed = {"level": [{"name": "same core", "latency_s": 1e-6}]}
-    with pytest.raises(DataError, match="says nothing about any link"):
+    with pytest.raises(DataError, match="does not cover any measured link"):
         models.violations(summary_of(uniform()), assumed)

@@ -211,7 +211,7 @@ class TestVerdict:
         text, holds = verdict({"a.nc": first, "b.nc": second})
         assert not holds
         assert text == (
-            "No stopping rule keeps the median error below 1% in each of 2 files. The nearest, one, is off by 5.8% in "
+            "No stopping rule limits the median error to 1% in each of 2 files. The nearest, one, is off by 5.8% in "
             "a.nc."
         )
 
@@ -231,4 +231,4 @@ class TestVerdict:
     def test_errors_that_are_not_known(self):
         text, holds = verdict({"a.nc": [self.result("one", error=float("nan"))]})
         assert not holds
-        assert "has no error that is known" in text
+        assert "has no known error" in text

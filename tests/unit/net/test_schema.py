@@ -264,7 +264,7 @@ def test_root_attributes_come_from_the_plan():
         ({"ranks": 4}, "ranks = 4"),
         ({"rank": 3}, "written by rank 3"),
         ({"rank": None}, "written by rank None"),
-        ({"rank": 0}, "two block files say they were written by rank 0"),
+        ({"rank": 0}, "two block files were written by rank 0"),
     ],
 )
 def test_a_file_of_another_run_is_refused(change, says):

@@ -47,9 +47,9 @@ class TestSection:
     def test_of_one_agent(self, one):
         section = figures.section(one, "a.nc")
         assert [figure.id for figure in section.figures] == OF_ONE
-        assert section.title == "Noise source beside alltoall of 1 KiB"
+        assert section.title == "Noise source during alltoall of 1 KiB"
         assert [fact.name for fact in section.facts] == [
-            *("slowdown", "p-value", "would have found", "who was late", "lost with nothing on")
+            *("slowdown", "p-value", "smallest detectable cost", "late rank", "lost with nothing on")
         ]
         assert section.facts[3].value == "rank 1"
         assert section.findings[0].next == ""  # the source is no agent that could be placed elsewhere
@@ -66,13 +66,13 @@ class TestSection:
             "noise-shift",
         ]
         assert section.findings == []
-        assert "who was late" not in [fact.name for fact in section.facts]
+        assert "late rank" not in [fact.name for fact in section.facts]
 
     def test_of_a_clean_run(self):
         section = figures.section(noise_runs.tree(noise_runs.run([], agent="none")), "a.nc")
         assert [figure.id for figure in section.figures] == ["noise-blocks", "noise-stalls"]
         assert section.method == []
-        assert section.title == "Nothing beside alltoall of 1 KiB"
+        assert section.title == "Clean run of alltoall of 1 KiB"
 
     def test_without_raw(self, one):
         bare = xr.DataTree.from_dict({"/": one.to_dataset(), "/summary": one["summary"].to_dataset()})
@@ -93,7 +93,7 @@ class TestSection:
         assert section.title == "Sensitivity to noise of alltoall of 1 KiB"
         assert "noise-cost" not in [figure.id for figure in section.figures]
         assert (section.findings, section.runs) == ([], {})
-        assert section.verdict.startswith("bursts of 1.0 % were found")
+        assert section.verdict.startswith("Self-test: a 1.0 % disturbance was detected after")
 
     @pytest.mark.parametrize("which", ["one", "levels", "null"])
     def test_all_can_be_drawn(self, which, request, tmp_path):
@@ -154,8 +154,8 @@ class TestStalls:
         shown = np.sort(shown[np.isfinite(shown)])
         all_ = np.sort(figures.merged_stalls(one["raw"].to_dataset())[2])
         np.testing.assert_array_equal(shown, all_[-20:])
-        assert f"Of {all_.size} stalls the 20 longest" in figure.caption
-        assert figure.caption.endswith("on, each once however many ranks it held up.")
+        assert f"Only the 20 longest of {all_.size} stalls are drawn" in figure.caption
+        assert figure.caption.endswith("or more; a stall of several ranks is drawn once.")
 
     def test_stalls_that_one_rank_alone_saw_are_drawn(self, one):
         raw = one["raw"].to_dataset().copy(deep=True)
@@ -189,8 +189,8 @@ class TestStalls:
 def test_nothing_that_was_switched_on_is_not_called_an_agent():
     tree = noise_runs.tree(noise_runs.run([0.0], agent="none", names=["nothing"]))
     data = by_id(tree)["noise-stalls"].data
-    assert data["series"].values.tolist() == ["nothing on", "on in name only"]
-    assert str(data["band_name"].values) == "on in name only"
+    assert data["series"].values.tolist() == ["nothing on", "labelled on, nothing on"]
+    assert str(data["band_name"].values) == "labelled on, nothing on"
 
 
 class TestFold:
@@ -206,7 +206,7 @@ class TestFold:
     def test_without_a_wake_up_there_is_no_window(self, null):
         figure = by_id(null)["noise-fold"]
         assert "band" not in figure.data
-        assert "a whole period of the run's time" in figure.caption
+        assert "over a whole period of the run" in figure.caption
 
 
 class TestShift:
@@ -264,7 +264,7 @@ class TestSeveral:
         summary = levels["summary"]
         points = np.nansum(data["y"].values[:-1], axis=0)
         np.testing.assert_allclose(points, 100 * summary["slowdown"].values)
-        found = [name for name in data["series"].values if name.startswith("found")]
+        found = [name for name in data["series"].values if name.startswith("detected")]
         shown = data.sel(series=found)["y"].values
         assert np.isfinite(shown).sum() == summary["detected"].values.sum()
         marks = dict(zip(data["mark_name"].values.tolist(), data["mark"].values.tolist()))
@@ -285,7 +285,7 @@ class TestSeveral:
         assert data["bar"].values.tolist() == ["pinned", "free"]
         assert (data["low"] <= data["y"]).all()
         assert (data["y"] <= data["high"]).all()
-        assert figures.section(tree).title == "Placements of noise source beside alltoall of 1 KiB"
+        assert figures.section(tree).title == "Placements of noise source during alltoall of 1 KiB"
         assert figures.section(tree).method[-1] is figures.SEVERAL
 
     def test_what_is_no_level_has_no_curve(self, one):
@@ -323,6 +323,6 @@ def test_a_source_has_its_words(tmp_path):
     sealed = seal.seal(folder, tmp_path / "a.nc", SCHEMA, attrs={"stop_reason": "budget"})[0]
     with sonde.open(sealed.path) as tree:
         section = figures.section(tree, "a.nc")
-    assert section.verdict.startswith("asked 1 %, did 1")
+    assert section.verdict.startswith("requested 1 %, used 1")
     assert section.tables
     assert section.room == "noise"

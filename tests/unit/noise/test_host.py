@@ -92,10 +92,10 @@ def test_a_timer_is_counted_timed_named_and_its_rhythm_found():
     assert float(summary["class_rate"].sum()) == pytest.approx(expected)
     assert float(summary["rhythm"][0]) == pytest.approx(250, abs=5)
     assert float(summary["counter_rate"].sel(counter="LOC")[0]) == pytest.approx(250, rel=0.01)
-    told = host.sentence(summary)
-    assert told.startswith("core 0 loses ")
-    assert "of 4.00–4.80 µs (timer tick, LOC 250/s)" in told
-    assert "above" not in told
+    text = host.sentence(summary)
+    assert text.startswith("core 0 loses ")
+    assert "of 4.00–4.80 µs (timer tick, LOC 250/s)" in text
+    assert "above" not in text
 
 
 def test_two_rhythms_at_once_are_both_told():
@@ -118,8 +118,8 @@ def test_interruptions_at_random_times_have_no_rhythm():
 
 def test_what_the_kernel_does_not_count_is_the_hypervisors_in_a_guest():
     core = {"detours": tick(1000), "loc": 10}
-    assert "the hypervisor's" in host.sentence(host.analyse(raw([core], virtualised="kvm")))
-    assert "firmware's or unseen" in host.sentence(host.analyse(raw([core])))
+    assert "it comes from the hypervisor" in host.sentence(host.analyse(raw([core], virtualised="kvm")))
+    assert "it comes from firmware or another unknown source" in host.sentence(host.analyse(raw([core])))
 
 
 def test_long_detours_that_run_delay_covers_were_given_to_others():
@@ -132,8 +132,8 @@ def test_long_detours_that_run_delay_covers_were_given_to_others():
     ]
     summary = host.analyse(raw([{"detours": long, "run_delay": delay}], processes=ran))
     assert float(summary["run_delay_covers"][0]) == pytest.approx(0.98)
-    told = host.sentence(summary)
-    assert "1/s above 100 µs (CPU given to others: run_delay covers 98 %, most to collectd)" in told
+    text = host.sentence(summary)
+    assert "1/s above 100 µs (CPU given to other programs: run_delay explains 98 %, most to collectd)" in text
     # one in ten windows: 1/s, as an agent would do
     assert float(summary["slow_rhythm"][0]) == pytest.approx(1.0, rel=0.01)
 
@@ -144,13 +144,13 @@ def test_waiting_in_other_windows_covers_nothing():
     delay[5::10] = 5e-3
     summary = host.analyse(raw([{"detours": long, "run_delay": delay}]))
     assert float(summary["run_delay_covers"][0]) == 0
-    assert "unexplained: run_delay covers 0 %" in host.sentence(summary)
+    assert "unexplained: run_delay explains only 0 %" in host.sentence(summary)
 
 
 def test_without_schedstat_the_kernel_tells_nothing():
     long = [(0.05, 5e-3)]
     summary = host.analyse(raw([{"detours": long, "run_delay": np.full(WINDOWS, np.nan)}]))
-    assert "the kernel does not tell who" in host.sentence(summary)
+    assert "the kernel does not show the cause" in host.sentence(summary)
 
 
 def test_others_on_a_core_are_a_warning_that_names_them():
@@ -164,9 +164,9 @@ def test_others_on_a_core_are_a_warning_that_names_them():
 
 def test_the_worst_of_several_cores_is_named():
     summary = host.analyse(raw([{"detours": tick(100)}, {"detours": tick(1000)}]))
-    told = host.sentence(summary)
-    assert told.startswith("core 1 loses ")
-    assert "; the other 0.0" in told
+    text = host.sentence(summary)
+    assert text.startswith("core 1 loses ")
+    assert "; the other 0.0" in text
 
 
 def test_a_core_without_detours_loses_nothing():
@@ -187,7 +187,7 @@ def test_quanta_alone_still_give_a_verdict():
     summary = host.analyse(raw([{"detours": [], "fwq": True}], method=1))
     assert np.isnan(float(summary["share"][0]))
     assert float(summary["fwq_share"][0]) == pytest.approx(0.2)
-    assert host.sentence(summary) == "core 0 takes 20 % longer for its work than at its best"
+    assert host.sentence(summary) == "core 0 takes 20 % longer for its work than in its shortest quantum"
 
 
 def test_detours_without_room_count_in_rate_and_share():

@@ -118,5 +118,5 @@ def test_a_dry_run_cuts_an_agents_script_short_but_not_in_json(dry):
 def test_a_dry_run_says_what_it_would_replace(dry, tmp_path):
     (tmp_path / "a.nc").touch()
     (warning,) = dry("--level", "1%", "-o", "a.nc").warnings
-    assert (warning.code, warning.evidence) == ("core.replaced", "replaces a.nc, there before")
+    assert (warning.code, warning.evidence) == ("core.replaced", "replaces the earlier a.nc")
     assert dry("--level", "1%", "-o", "b.nc").warnings == []

@@ -33,7 +33,7 @@ class TestEnd:
 
     @pytest.mark.parametrize(
         ("hint", "told"),
-        [("", "what was recorded is in a.nc"), ("try it", "try it; what was recorded is in a.nc")],
+        [("", "the recorded data is in a.nc"), ("try it", "try it; the recorded data is in a.nc")],
     )
     def test_what_went_wrong_is_raised_with_where_the_rest_is(self, hint, told):
         error = EnvironmentFailure("noise.no_such_core", "CPU 9 cannot be used", hint)

@@ -1,4 +1,4 @@
-"""What a noise run says in words, for each way it can come out."""
+"""The verdict of a noise run, for each possible result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FOUND = {"detected": 1, "p_adjusted": 0.0004, "detected_s": 15.1, "p_fold": 0.00
 def summary(
     *rows: dict[str, Any], lost: float = 0.002, iteration_s: float = 2e-5, **attrs: Any
 ) -> xr.Dataset:
-    """/summary of a run. rows: what of each variant differs from one in which nothing was found."""
+    """/summary of a run. rows: for each variant, its differences from a variant in which nothing was found."""
     names = [str(row.get("name", f"agent {k + 1}")) for k, row in enumerate(rows)]
     sizes = {"scale": len(SCALES), "cell": 80, "rank": RANKS}
     plain: dict[str, Any] = {
@@ -59,7 +59,7 @@ def summary(
         "keeping_low": ((), 0.002),
         "keeping_high": ((), 0.006),
     }
-    told = dict(
+    described = dict(
         op="alltoall",
         size=1024,
         ranks=RANKS,
@@ -69,7 +69,9 @@ def summary(
         grain_s=0.001,
         agent="any",
     )
-    return xr.Dataset(data, {"variant": np.array(names, dtype="U"), "scale": np.array(SCALES)}, told | attrs)
+    return xr.Dataset(
+        data, {"variant": np.array(names, dtype="U"), "scale": np.array(SCALES)}, described | attrs
+    )
 
 
 def found(slowdown: float, low: float, high: float, **more: Any) -> dict[str, Any]:
@@ -90,25 +92,25 @@ class TestOneAgent:
         [
             (
                 MATERIAL,
-                "detected after 15.1 s (p = 0.0004); 1.2 % slowdown (1.1 to 1.3 %): more than the 0.10 %",
+                "detected after 15.1 s (p = 0.0004); 1.2 % slowdown (1.1 to 1.3 %): above your limit of 0.10 %",
                 1,
                 True,
             ),
-            (IMMATERIAL, "0.040 % slowdown (0.030 to 0.050 %): less than the 0.10 % that matters", 0, True),
-            (UNSETTLED, "whether it reaches the 0.10 % that matters is not settled", 0, False),
+            (IMMATERIAL, "0.040 % slowdown (0.030 to 0.050 %): below your limit of 0.10 %", 0, True),
+            (UNSETTLED, "it is open whether this exceeds your limit of 0.10 %", 0, False),
             (
                 UNSEEN,
-                "nothing detected (p = 0.60, false alarms 1.0 %); of bursts each 1.00 s, 0.050 % of the time or more",
+                "nothing detected (p = 0.60, false alarms 1.0 %); costs of 0.050 % or more, in bursts every 1.00 s,",
                 0,
                 True,
             ),
             (
                 BLIND,
-                "no verdict; nothing was detected (p = 0.60), but of bursts each 1.00 s only those of 2.0 %",
+                "inconclusive (p = 0.60): only costs of 2.0 % or more were detectable; your limit is 0.10 %.",
                 0,
                 False,
             ),
-            (NO_MDE, "no verdict; this run was too short, or too noisy, to find any burst", 0, False),
+            (NO_MDE, "inconclusive: this run was too short or too noisy to detect any burst", 0, False),
         ],
         ids=["material", "immaterial", "unsettled", "not detected", "blind", "blind to all"],
     )
@@ -121,8 +123,8 @@ class TestOneAgent:
 
     def test_what_is_not_known_beside_other_programs_is_not_called_too_short(self):
         run = summary(NO_MDE, lost=0.79)
-        assert "other programs took 79 % of the time: which bursts would have been found" in verdict.sentence(
-            run
+        assert "other programs took 79 % of the time, so the smallest detectable cost is unknown" in (
+            verdict.sentence(run)
         )
         assert (verdict.sound(run), verdict.findings(run)) == (False, [])
 
@@ -135,7 +137,7 @@ class TestOneAgent:
         row = found(0.05, -0.01, 0.12, stalls=0.03, stalls_low=0.028, stalls_high=0.031, typical_high=0.09)
         run = summary(row)
         assert verdict.values(run)["material"] == "yes"
-        assert "3.0 % of the time in stalls alone (2.8 to 3.1 %): more than" in verdict.sentence(run)
+        assert "3.0 % of the time in stalls alone (2.8 to 3.1 %): above your limit" in verdict.sentence(run)
         faster = summary(row | dict(typical_low=-0.04, typical_high=-0.02))
         assert verdict.values(faster)["material"] == "unsettled"
 
@@ -154,8 +156,7 @@ class TestOneAgent:
     def test_a_clean_run(self):
         run = summary()
         assert (
-            verdict.sentence(run)
-            == "clean run: an iteration takes 20.0 µs, 0.20 % of time is lost in stalls."
+            verdict.sentence(run) == "clean run: an iteration takes 20.0 µs; stalls took 0.20 % of the time."
         )
         assert verdict.findings(run) == []
         assert verdict.tables(run) == []
@@ -177,15 +178,15 @@ class TestWhoWasLate:
     def test_the_kernel_kept_nobody(self):
         row = MATERIAL | dict(late_share=[0.0, 0.1], late_known=0.1)
         assert verdict.noisy_rank(summary(row).isel(variant=0)).startswith(
-            "none: the kernel kept a rank waiting in 10 %"
+            "none: the kernel delayed a rank in only 10 %"
         )
 
     def test_nobody_in_particular(self):
         row = MATERIAL | dict(late_share=[0.5, 0.5], late_known=1.0)
-        assert verdict.noisy_rank(summary(row).isel(variant=0)) == "no single one (0: 50 %, 1: 50 %)"
+        assert verdict.noisy_rank(summary(row).isel(variant=0)) == "no single rank (0: 50 %, 1: 50 %)"
 
     def test_without_a_wake_up(self):
-        assert "not looked for" in verdict.noisy_rank(summary(MATERIAL).isel(variant=0))
+        assert verdict.noisy_rank(summary(MATERIAL).isel(variant=0)) == "unknown: no wake-up was found"
 
 
 class TestCompared:
@@ -203,14 +204,14 @@ class TestCompared:
         run = summary(
             MATERIAL | {"name": "pinned"}, BLIND | {"name": "free", "slowdown_high": 0.003}, study="compare"
         )
-        assert verdict.sentence(run).startswith("no placement is shown to be harmless; free costs least")
+        assert verdict.sentence(run).startswith("no placement was proven harmless; free costs least")
         assert not verdict.sound(run)
 
     def test_the_cheapest_is_named_only_where_intervals_tell_them_apart(self):
         run = summary(
             MATERIAL | {"name": "pinned"}, BLIND | {"name": "free", "slowdown_high": 0.012}, study="compare"
         )
-        assert "which of them costs least is not settled" in verdict.sentence(run)
+        assert "it is open which of them costs least" in verdict.sentence(run)
 
     def test_the_table_has_a_row_for_each(self):
         table = verdict.tables(summary(MATERIAL, UNSEEN))[0]
@@ -222,7 +223,7 @@ class TestScale:
     def test_what_is_modelled_is_said_to_be(self):
         row = MATERIAL | dict(cost=[0.01, 0.6, 6.0, 10.0], cost_synchronised=0.01)
         table = verdict.tables(summary(row))[1]
-        assert "a model, not measured" in table.note
+        assert "a model, not a measurement" in table.note
         assert [line[0] for line in table.rows] == ["1", "64", "1 024", "16 384", "any, in step"]
 
     def test_a_survey_models_nothing_of_its_own_source(self):
@@ -265,47 +266,47 @@ class TestWarnings:
 
 
 class TestSurvey:
-    """The source is known to be there: to find it is no finding, not to find it is one."""
+    """The survey switches its noise source on itself: to detect it is no finding, to miss it is one."""
 
-    def told(self, row: dict[str, Any], **more: Any) -> xr.Dataset:
+    def survey(self, row: dict[str, Any], **more: Any) -> xr.Dataset:
         return summary(row, study="survey", matters=0.01, **more)
 
     def test_found(self):
-        run = self.told(MATERIAL)
+        run = self.survey(MATERIAL)
         assert verdict.sentence(run) == (
-            "bursts of 1.0 % were found in 15.1 s, of 0.050 % would have been; "
-            "0.20 % of the time is lost in stalls with nothing on."
+            "Self-test: a 1.0 % disturbance was detected after 15.1 s; 0.050 % or more is detected reliably. "
+            "With nothing on, stalls took 0.20 % of the time."
         )
         assert (verdict.findings(run), verdict.sound(run), verdict.doubt(run)) == ([], True, "")
 
     def test_found_but_nothing_smaller_would_have_been(self):
-        assert "would have been" not in verdict.sentence(self.told(MATERIAL | NO_MDE))
+        assert "reliably" not in verdict.sentence(self.survey(MATERIAL | NO_MDE))
 
     def test_blind(self):
-        run = self.told(UNSEEN)
-        assert verdict.sentence(run).startswith("bursts of 1.0 % were not found (p = 0.60);")
+        run = self.survey(UNSEEN)
+        assert verdict.sentence(run).startswith("Self-test: a 1.0 % disturbance was not detected (p = 0.60).")
         (finding,) = verdict.findings(run)
         assert finding.code == "noise.blind"
         assert not verdict.sound(run)
-        assert verdict.doubt(run) == "bursts of 1.0 % were not found"
+        assert verdict.doubt(run) == "a 1.0 % disturbance was not detected"
 
     def test_a_run_that_ended_before_its_first_look_accuses_nobody(self):
-        run = self.told(UNSEEN | dict(z_fold=0.0, z_ranked=0.0, p_adjusted=1.0))
+        run = self.survey(UNSEEN | dict(z_fold=0.0, z_ranked=0.0, p_adjusted=1.0))
         assert verdict.sentence(run).startswith(
-            "the time was over before bursts of 1.0 % could be looked for;"
+            "Self-test: the time was over before the first test for a 1.0 % disturbance."
         )
         assert (verdict.findings(run), verdict.sound(run)) == ([], False)
-        assert verdict.doubt(run) == "bursts of 1.0 % could not be looked for"
+        assert verdict.doubt(run) == "a 1.0 % disturbance could not be tested"
 
     def test_a_busy_machine_is_a_finding_not_a_warning(self):
-        run = self.told(MATERIAL, lost=0.08)
+        run = self.survey(MATERIAL, lost=0.08)
         (finding,) = verdict.findings(run)
         assert (finding.code, finding.next) == ("noise.busy_machine", "sonde noise host")
-        assert "8.0 % of the time is lost" in finding.text
+        assert finding.text == "Machine busy: other programs took 8.0 % of the time."
         assert verdict.warnings(run) == []
 
     def test_more_ranks_than_cores_say_nothing_about_the_machine(self):
-        run = self.told(UNSEEN, lost=0.9, oversubscribed=1)
+        run = self.survey(UNSEEN, lost=0.9, oversubscribed=1)
         assert verdict.findings(run) == []
         assert not verdict.sound(run)
         assert verdict.doubt(run) == "ranks wait for each other's time slices"
@@ -315,15 +316,15 @@ class TestSurvey:
         [(0.002, 0.02, 1), (0.002, 0.004, 0), (0.0, 0.004, 0), (0.1, 0.15, 0), (np.nan, 0.5, 0)],
     )
     def test_worse_is_twice_the_time_lost(self, before, now, count):
-        old, new = self.told(MATERIAL, lost=before), self.told(MATERIAL, lost=now)
+        old, new = self.survey(MATERIAL, lost=before), self.survey(MATERIAL, lost=now)
         found = verdict.worse(old, new, ("before/noise.nc", "now/noise.nc"))
         assert [finding.code for finding in found] == ["noise.noisier"] * count
 
 
 def test_values_are_ready_for_json():
-    told = verdict.values(summary(MATERIAL | NO_MDE, UNSEEN))
-    assert (told["detected"], told["material"], told["mde_pct"]) == (True, "yes", None)
-    assert [each["variant"] for each in told["variants"]] == ["agent 1", "agent 2"]
+    values = verdict.values(summary(MATERIAL | NO_MDE, UNSEEN))
+    assert (values["detected"], values["material"], values["mde_pct"]) == (True, "yes", None)
+    assert [each["variant"] for each in values["variants"]] == ["agent 1", "agent 2"]
     assert verdict.values(summary())["clean_lost_pct"] == pytest.approx(0.2)
 
 
@@ -334,18 +335,18 @@ class TestASearchThatTheBudgetEnded:
         run = summary({"mde": np.nan, "mde_searched": 0.0})
         text = verdict.sentence(run)
         assert text.startswith(
-            "agent 1: no verdict; nothing was detected (p = 0.60), and --budget was over before"
+            "agent 1: inconclusive: nothing was detected (p = 0.60), and --budget ended before"
         )
-        assert "to find any burst" not in text
+        assert "any burst" not in text
         assert not verdict.sound(run)
 
     def test_a_long_burst_that_would_be_found_is_no_bound(self):
         run = summary({"mde": 0.02, "mde_searched": 0.5})
         text = verdict.sentence(run)
-        assert "bursts of 2.0 % of each 1.00 s would have been found, 0.10 % matters" in text
-        assert "--budget was over before shorter ones were looked for" in text
+        assert "costs of 2.0 % or more were detectable; your limit is 0.10 %" in text
+        assert "--budget ended before smaller costs were tested" in text
         assert not verdict.sound(run)
-        assert "or shorter ones: the search was ended by --budget" in str(verdict.tables(run)[0].rows)
+        assert "perhaps shorter ones: --budget ended the search" in str(verdict.tables(run)[0].rows)
 
     def test_a_burst_short_enough_to_clear_the_agent_clears_it(self):
         run = summary({"mde": 0.0005, "mde_searched": 0.9})

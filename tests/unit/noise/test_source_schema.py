@@ -64,13 +64,13 @@ def test_a_source_that_did_as_asked(sealed):
     assert float(summary["duty_cpu"][0]) == pytest.approx(0.01)
     assert float(summary["duty_wall"][0]) == pytest.approx(0.0099)
     assert float(summary["late_quantile"].sel(quantile=0.5)[0]) == pytest.approx(20e-6, rel=1e-3)
-    assert source.sentence(summary) == "asked 1 %, did 1 % of CPU time over 30 bursts; wall 0.99 %"
+    assert source.sentence(summary) == "requested 1 %, used 1 % of CPU time in 30 bursts; wall 0.99 %"
     assert source.warnings(summary) == []
 
 
 def test_wall_time_beyond_cpu_time_names_its_cause(sealed):
     summary = summary_of(sealed({"a.blk": (bursts(30, wall=0.016), {})}).path)
-    assert source.sentence(summary).endswith("wall 1.6 %: something else wanted the core")
+    assert source.sentence(summary).endswith("wall 1.6 %: another program used the same core")
 
 
 def test_a_few_microseconds_are_no_such_cause(sealed):
@@ -112,7 +112,9 @@ def test_several_hosts_of_different_length(sealed):
     summary = summary_of(file.path)
     assert list(summary["host"].values) == ["n1", "n2"]
     assert summary["bursts"].values.tolist() == [3, 5]
-    assert source.sentence(summary).startswith("2 hosts: asked 1 %, did 1 to 1.1 % of CPU time over 8 bursts")
+    assert source.sentence(summary).startswith(
+        "2 hosts: requested 1 %, used 1 to 1.1 % of CPU time in 8 bursts"
+    )
     with sonde.open(file.path) as tree:
         raw = tree["raw"].to_dataset().load()
         assert np.isnan(raw["cpu"].values[0, 3:]).all()

@@ -1,4 +1,4 @@
-"""What studies say: sentences, tables, JSON."""
+"""The sentences, tables and JSON values of studies."""
 
 from __future__ import annotations
 
@@ -33,26 +33,28 @@ def sweep(tmp_path_factory):
 
 
 def test_a_sensitivity_in_a_sentence(sensitivity):
-    said = study_words.sentence(sensitivity)
-    assert said.startswith("noise is detected down to 1 %;")
-    assert "disjoint 99 % intervals of means down to 1 %" in said
+    text = study_words.sentence(sensitivity)
+    assert text.startswith("noise is detected down to 1 %;")
+    assert "disjoint 99 % intervals of means detect it down to 1 %" in text
 
 
 def test_nothing_told_apart_is_said(sensitivity):
     deaf = sensitivity.copy(deep=True)
     deaf["detected"][:] = 0
     deaf["source_detected"][:] = 0
-    said = study_words.sentence(deaf)
-    assert said == (
-        "not even 2 % of noise is detected; disjoint 99 % intervals of means do not tell even 2 % apart."
+    text = study_words.sentence(deaf)
+    assert text == (
+        "even 2 % of noise is not detected; disjoint 99 % intervals of means do not detect even 2 %."
     )
 
 
 def test_a_lower_level_found_alone_is_told_beside_the_threshold(sensitivity):
     odd = sensitivity.copy(deep=True)
     odd["detected"][:] = [1, 0, 1]
-    said = study_words.sentence(odd)
-    assert said.startswith("noise is detected down to 2 % (0.1 % is, but a higher level is not);")
+    text = study_words.sentence(odd)
+    assert text.startswith(
+        "noise is detected down to 2 % (0.1 % is also detected, but a higher level is not);"
+    )
 
 
 def test_a_blind_run_says_so_below_its_table(sensitivity):
@@ -146,14 +148,14 @@ def test_one_block_is_too_few(tmp_path):
 
 
 def test_a_sweep_says_which_way_it_went(sweep):
-    said = study_words.sentence(sweep)
-    assert "apart costs more than together" in said
-    assert "pinned and free cannot be told apart" in said
+    text = study_words.sentence(sweep)
+    assert "apart costs more than together" in text
+    assert "no significant difference between pinned and free" in text
     assert study_words.tables(sweep)[1].title == "Slowdown by sources at 2 %, against nothing on"
     lines = study_words.answer_lines(sweep)
     assert len(lines) == 2
     assert "here apart costs more" in lines[0]
-    assert "not settled here" in lines[1]
+    assert "not significant here" in lines[1]
     told = json.loads(json.dumps(study_words.values(sweep), allow_nan=False))
     assert [answer["costs_more"] for answer in told["answers"]] == ["apart", None]
     assert [variant["variant"] for variant in told["variants"]] == ["together", "apart", "pinned", "free"]

@@ -87,7 +87,7 @@ def test_a_room_without_figures_is_refused_by_name(dataset):
     with pytest.raises(DataError) as refused:
         collected(dataset(schema="tomorrow/1"))
     assert refused.value.code == "report.no_figures"
-    assert "'lab-alpha.nc' is of room 'tomorrow'" in refused.value.what
+    assert "'lab-alpha.nc' belongs to the room 'tomorrow'" in refused.value.what
 
 
 def test_the_machine_begins_with_what_is_asked_first_and_ends_with_what_is_not_known(lab, dataset):

@@ -83,7 +83,7 @@ def test_warnings_of_one_kind_are_one_with_examples_and_a_count():
 
 def test_a_group_of_warnings_is_one_for_the_terminal():
     group = page.WarningGroup("a", "wait", [("x.nc", "cell 0"), ("", "cell 1"), ("", "cell 2")], 3)
-    said = "6 of a kind: cell 0 (x.nc); cell 1; cell 2; and 3 more"
+    said = "6 of one kind: cell 0 (x.nc); cell 1; cell 2; and 3 more"
     assert group.as_one() == Warning("a", said, "wait")
     two = page.WarningGroup("a", "wait", [("x.nc", "cell 0"), ("y.nc", "cell 1")])
     assert two.as_one().evidence == "cell 0 (x.nc); cell 1 (y.nc)"

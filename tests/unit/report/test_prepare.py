@@ -35,9 +35,21 @@ def chart_of(y, group=None, **more):
         (Kind.DENDROGRAM, xr.Dataset({"merge": (("link", "part"), np.ones((2, 3)))}), "dims"),
         (Kind.BAR, xr.Dataset({"y": (("bar", "other"), [[1.0]])}), "dims ('bar', 'other')"),
         (Kind.ICICLE, xr.Dataset({"parent": ("node", [-1]), "value": ("node", [1.0])}), "'label' is missing"),
-        (Kind.ICICLE, demo.icicle().data.assign(parent=("node", [-1, -1, 0, 2, 2])), "no tree of one root"),
-        (Kind.ICICLE, demo.icicle().data.assign(parent=("node", [-1, 0, 3, 4, 2])), "no tree of one root"),
-        (Kind.ICICLE, demo.icicle().data.assign(parent=("node", [-1, 0, 0, 2, 5])), "no tree of one root"),
+        (
+            Kind.ICICLE,
+            demo.icicle().data.assign(parent=("node", [-1, -1, 0, 2, 2])),
+            "do not form a tree with one root",
+        ),
+        (
+            Kind.ICICLE,
+            demo.icicle().data.assign(parent=("node", [-1, 0, 3, 4, 2])),
+            "do not form a tree with one root",
+        ),
+        (
+            Kind.ICICLE,
+            demo.icicle().data.assign(parent=("node", [-1, 0, 0, 2, 5])),
+            "do not form a tree with one root",
+        ),
         (Kind.STACK, xr.Dataset({"y": (("part", "x"), [[1.0]])}), "coordinate 'x' is missing"),
         (Kind.STACK, xr.Dataset({"y": ("x", [1.0])}, coords={"x": [0.0]}), "dims ('x',)"),
     ],
@@ -146,7 +158,7 @@ def test_cells_at_zero_are_missing_from_a_logarithmic_scale_and_the_note_counts_
     data = xr.Dataset({"value": (("row", "col"), [[0.0, 1e-6], [2e-6, -1e-6]])})
     m = prepare.matrix(figure(Kind.MATRIX, data, {"value": Axis("v", "s", log=True)}))
     assert np.isnan(m.frames[0][0, 0])
-    assert m.notes == ["2 cells at or below zero have no place on a logarithmic scale."]
+    assert m.notes == ["2 cells at or below zero cannot be shown on a logarithmic scale."]
 
 
 def test_a_matrix_without_a_single_value_is_drawn_empty():
@@ -233,7 +245,7 @@ def test_points_at_zero_have_no_place_on_a_logarithmic_axis_and_are_counted():
     data = xr.Dataset({"x": (("series", "point"), [[0.0, 8.0]]), "y": (("series", "point"), [[1.0, 2.0]])})
     c = prepare.chart(figure(Kind.SCATTER, data, {"x": Axis("size", "B", log=True), "y": Axis("t", "s")}))
     assert c.frames[0][0].x.size == 1
-    assert c.notes == ["1 points at or below zero have no place on the logarithmic axis."]
+    assert c.notes == ["1 points at or below zero cannot be shown on the logarithmic axis."]
 
 
 def test_error_bars_come_in_the_shown_unit():
@@ -343,7 +355,7 @@ def test_a_dendrogram_of_thousands_of_leaves_shows_its_upper_branches():
     names, branches = tree.frames[0]
     assert len(names) == prepare.LEAVES
     assert len(branches) == prepare.LEAVES - 1
-    assert tree.notes == ["Of 3000 leaves the uppermost 60 branches are drawn."]
+    assert tree.notes == ["3000 leaves: only the uppermost 60 branches are drawn."]
 
 
 def test_a_dendrogram_of_one_leaf_has_no_branches():
@@ -357,7 +369,7 @@ def test_bars_on_a_logarithmic_axis_are_points():
     data = xr.Dataset({"y": ("bar", [1e-6, 1e-3])})
     b = prepare.bars(figure(Kind.BAR, data, {"y": Axis("t", "s", log=True)}))
     assert b.frames[0][0].style == "points"
-    assert "no true foot" in b.notes[0]
+    assert "cannot start at zero" in b.notes[0]
 
 
 def test_bars_of_several_series():
@@ -375,7 +387,7 @@ def test_a_spectrogram_is_thinned_to_tiles_that_say_so():
     assert f.frames[0].shape[1] <= prepare.TILES[1]
     assert f.frames[0].shape == (f.xs.size, f.ys.size)
     assert np.nanmax(f.frames[0]) == power.max()
-    assert "each shows its largest" in f.notes[0]
+    assert "each tile shows its largest" in f.notes[0]
 
 
 def test_colours_end_where_one_outlier_would_hide_the_rest():
@@ -502,7 +514,7 @@ def test_an_icicle_of_very_many_nodes_shows_its_largest_and_says_so(monkeypatch)
     monkeypatch.setattr(prepare, "NODES", 3)
     tree = prepare.icicle(demo.icicle())
     assert tree.labels == ["all calls", "write", "pwrite"]
-    assert tree.notes == ["Of 5 nodes the largest 3 are drawn."]
+    assert tree.notes == ["5 nodes: the largest 3 are drawn."]
     np.testing.assert_allclose(tree.own(0), [0.25, 0.25, 0.5])
 
 
@@ -547,7 +559,7 @@ def test_of_very_many_bars_the_highest_neighbours_are_drawn():
     s = prepare.stack(many)
     assert len(s.names) == 125
     assert "437" in s.names
-    assert s.notes == ["Of every 8 neighbouring bars the highest is drawn; all are in the dataset."]
+    assert s.notes == ["Only the highest of every 8 neighbouring bars is drawn; all are in the dataset."]
     assert s.frames[0].shape == (2, 125)
 
 

@@ -631,7 +631,7 @@ def test_a_deep_icicle_says_how_much_of_it_is_shown_at_once():
     drawn = render_html.draw(
         Figure("f", "", "", Kind.ICICLE, xr.Dataset({k: ("node", v) for k, v in chain.items()}))
     )
-    assert drawn.notes == ["Of 20 levels 12 are drawn at once; the others appear where a part is enlarged."]
+    assert drawn.notes == ["12 of 20 levels are drawn at once; enlarge a part to see the others."]
     assert drawn.spec["traces"][0]["maxdepth"] == 12
     assert drawn.spec["size"]["height"] < 600
     assert render_html.draw(demo.icicle()).notes == []

@@ -37,7 +37,7 @@ def test_a_list_may_name_a_whole_space(text):
         ("kv:", "names no space"),
         ("kv:/x", "names no space"),
         ("runs", "names a space only"),
-        ("runs/", "ends behind its space"),
+        ("runs/", "ends after its space"),
         ("objekt:a/b", "nearest: object"),
         ("kv:a/100%", "'%' without two hexadecimal digits"),
         ("kv:a/%zz", "'%zz'"),

@@ -102,8 +102,8 @@ def test_writes_take_any_memory_in_one_piece(client):
 @pytest.mark.parametrize(
     ("data", "word"),
     [
-        (np.zeros((4, 4))[:, ::2], "not in one piece"),
-        (np.zeros((4, 4), order="F"), "not in one piece"),
+        (np.zeros((4, 4))[:, ::2], "not contiguous"),
+        (np.zeros((4, 4), order="F"), "not contiguous"),
         ("text", "encode"),
         (3, "no buffer"),
         (None, "no buffer"),

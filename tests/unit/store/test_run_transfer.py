@@ -95,7 +95,7 @@ def test_an_item_that_is_put_is_complete_and_shows_no_mark(client):
 def test_a_new_item_that_cannot_be_finished_is_removed_again(client):
     with pytest.raises(errors.StoreError) as told:
         put_item(client, cut_short(errors.StoreError("store.no_space", "full")))
-    assert "1000 B were written, and item:c/i is removed again" in told.value.what
+    assert "1000 B of the new content were written, and item:c/i was removed again" in told.value.what
     assert list(client.items("c")) == []
 
 
@@ -114,7 +114,7 @@ def test_an_item_that_was_there_stays_with_its_metadata(client):
     client.create_item("c", "i", {"case": "cavity"})
     with pytest.raises(errors.StoreError) as told:
         put_item(client, cut_short(errors.StoreError("store.no_space", "full")))
-    assert "first 1000 B are written; item:c/i is not complete" in told.value.what
+    assert "first 1000 B of the new content are written; item:c/i is not complete" in told.value.what
     facts = transfer.stat(client, parse("item:c/i"))
     assert (facts["complete"], facts["metadata"]) == (False, {"case": "cavity"})
     put_item(client, iter([b"b"]))

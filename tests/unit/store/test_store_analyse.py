@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from bench_runs import burst, made, summary_of, variants
 
-from sonde.store.analyse import MOST_PAIRS, paired
+from sonde.store.analyse import MAX_PAIRS, paired
 from sonde.store.plan import Case, Plan
 
 CASES = (
@@ -134,7 +134,7 @@ class TestPaired:
 
     def test_very_many_epochs_are_averaged_and_keep_the_truth(self):
         rng = np.random.default_rng(3)
-        epochs = np.arange(40 * MOST_PAIRS)
+        epochs = np.arange(40 * MAX_PAIRS)
         base = np.exp(0.1 * rng.standard_normal(len(epochs)))
         pairs, (ratio, low, high) = paired(
             (epochs, base), (epochs, base / 1.3 * np.exp(0.02 * rng.standard_normal(len(epochs))))

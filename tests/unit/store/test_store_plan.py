@@ -16,14 +16,14 @@ from sonde.store.cli_run import OperationSizes
 from sonde.store.plan import (
     DEFAULT_VARIANTS,
     HDF5,
-    LEAST_ROW,
-    MOST_AT_ONCE,
-    MOST_ATTRIBUTE,
-    MOST_BATCH,
-    MOST_BYTES,
-    MOST_DEPTH,
-    MOST_KV_BATCH,
-    MOST_VALUE,
+    MAX_AT_ONCE,
+    MAX_ATTRIBUTE,
+    MAX_BATCH,
+    MAX_BYTES,
+    MAX_DEPTH,
+    MAX_KV_BATCH,
+    MAX_VALUE,
+    MIN_ROW,
     OPERATIONS,
     VARIANT_OPTIONS,
     VARIANTS,
@@ -46,8 +46,8 @@ EVERY = choose_variants((), ["tcp", "ofi-msg", "ofi-rdm", "ofi-rma"])
 
 class TestCases:
     def test_a_size_beyond_any_operation_is_told_with_the_true_limit(self):
-        assert OperationSizes.largest == MOST_BYTES
-        assert OperationSizes().read("1GiB") == (MOST_BYTES,)
+        assert OperationSizes.largest == MAX_BYTES
+        assert OperationSizes().read("1GiB") == (MAX_BYTES,)
         with pytest.raises(UsageError, match="allowed: up to 1 GiB"):
             OperationSizes().read("99GiB")
 
@@ -106,7 +106,7 @@ class TestCases:
 
     def test_of_a_product_what_is_too_large_is_left_out_and_named(self):
         cases, warnings = cases_of("object,kv", (64, 4 << 20), (1, 10_000), None)
-        assert all(case.size * case.batch * case.depth <= MOST_AT_ONCE for case in cases)
+        assert all(case.size * case.batch * case.depth <= MAX_AT_ONCE for case in cases)
         assert Case("object", "write", 64, 10_000) in cases
         assert [w.code for w in warnings] == ["store.cases_left_out"]
         assert "object.write:4194304:10000:1" in warnings[0].evidence
@@ -327,13 +327,13 @@ class TestAsTheProbeHasIt:
     @pytest.mark.parametrize(
         ("case", "beyond"),
         [
-            (Case("object", "write", MOST_BYTES), {"size": MOST_BYTES + 1}),
-            (Case("object", "read", 64, MOST_BATCH), {"batch": MOST_BATCH + 1}),
-            (Case("object", "read", 64, 1, MOST_DEPTH), {"depth": MOST_DEPTH + 1}),
-            (Case("kv", "put", MOST_VALUE), {"size": MOST_VALUE + 1}),
-            (Case("kv", "get", 4096, MOST_KV_BATCH // 4096), {"batch": MOST_KV_BATCH // 4096 + 1}),
-            (Case("db", "insert", LEAST_ROW), {"size": LEAST_ROW - 1}),
-            (Case("attribute", "write", MOST_ATTRIBUTE), {"size": MOST_ATTRIBUTE + 1}),
+            (Case("object", "write", MAX_BYTES), {"size": MAX_BYTES + 1}),
+            (Case("object", "read", 64, MAX_BATCH), {"batch": MAX_BATCH + 1}),
+            (Case("object", "read", 64, 1, MAX_DEPTH), {"depth": MAX_DEPTH + 1}),
+            (Case("kv", "put", MAX_VALUE), {"size": MAX_VALUE + 1}),
+            (Case("kv", "get", 4096, MAX_KV_BATCH // 4096), {"batch": MAX_KV_BATCH // 4096 + 1}),
+            (Case("db", "insert", MIN_ROW), {"size": MIN_ROW - 1}),
+            (Case("attribute", "write", MAX_ATTRIBUTE), {"size": MAX_ATTRIBUTE + 1}),
             (Case("dataset", "read", 64), {"depth": 2}),
         ],
     )

@@ -14,7 +14,7 @@ from sonde.core.events import NullProgress
 from sonde.core.launch.process import Ending
 from sonde.store import run_bench
 from sonde.store.plan import Case, Plan, choose_variants
-from sonde.store.run_bench import MOST_FAILED, Listener, Request, Servers, backends_of, runnable, watched
+from sonde.store.run_bench import MAX_FAILED, Listener, Request, Servers, backends_of, runnable, watched
 from watching import wait_for
 
 HAS = {"data": ["null", "memory", "posix"], "kv": ["null", "memory", "lmdb"], "db": ["null"]}
@@ -70,7 +70,7 @@ class TestBackends:
 
     @pytest.mark.parametrize("name", ["null", "memory"])
     def test_what_is_on_no_disk_is_not_promised_to_be(self, name):
-        with pytest.raises(UsageError, match=f"--backend {name} keeps nothing on stable storage") as told:
+        with pytest.raises(UsageError, match=f"--backend {name} stores nothing on stable storage") as told:
             backends_of(name, HAS, "storage")
         assert told.value.code == "store.bad_safety"
         assert told.value.hint == "add --backend posix+lmdb, or leave --safety out"
@@ -225,12 +225,12 @@ class TestListener:
 
     def test_a_flood_of_failed_cases_is_counted(self):
         listener = Listener(NullProgress())
-        for _ in range(MOST_FAILED + 5):
+        for _ in range(MAX_FAILED + 5):
             listener.take(self.warning("store.case_failed"))
         listener.take(self.warning("store.variant_absent"))
         listener.take({"event": "end", "stop_reason": "budget", "samples": 1, "elapsed_s": 1.0, "dropped": 0})
         codes = [warning.code for warning in listener.warnings]
-        assert codes == ["store.case_failed"] * MOST_FAILED + ["store.variant_absent", "store.case_failed"]
+        assert codes == ["store.case_failed"] * MAX_FAILED + ["store.variant_absent", "store.case_failed"]
         assert listener.warnings[-1].evidence == "and 5 more cells failed"
 
     def absent(self, name: str) -> dict:
@@ -308,7 +308,7 @@ class TestWatched:
         listener, servers = Listener(NullProgress()), Servers(0, {}, print, ["n1:1"])
         with watched(listener, lambda _: False, servers, time.monotonic() + 1000):
             listener.take({"event": "warning", "code": "store.variant_absent", "evidence": "e", "hint": "h"})
-            for number in range(MOST_FAILED + 1):
+            for number in range(MAX_FAILED + 1):
                 listener.take(self.failed(number))
             listener.take({"event": "error", "code": "store.nothing_left", "what": "w", "hint": "h"})
             end = {"event": "end", "stop_reason": "failed", "samples": 1, "elapsed_s": 1.0, "dropped": 0}

@@ -174,7 +174,7 @@ class TestSlowOnPurpose:
         (warning,) = file.warnings
         assert (warning.code, warning.hint) == ("store.cells_without_data", "run it again")
         assert warning.evidence == (
-            "1 of 4 cells have no data, as the run was interrupted: thesis, object.write:4096:10000:1"
+            "1 of 4 cells have no data, because the run was interrupted: thesis, object.write:4096:10000:1"
         )
 
     def test_one_that_was_left_out_before_is_not_missed(self, tmp_path):

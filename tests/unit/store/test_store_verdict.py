@@ -1,4 +1,4 @@
-"""What is said of a run: from numbers whose truth is known to words, rows and tables."""
+"""The verdict, rows and tables of a run, made from numbers whose true values are known."""
 
 from __future__ import annotations
 
@@ -120,21 +120,21 @@ class TestLessons:
         texts = {one["code"]: one["text"] for one in verdict.lessons(told)}
         assert re.fullmatch(
             r"over tcp, objects reach 0\.5\d* to 1\.01 of a bare socket's rate in single operations and 0\.\d+ of a "
-            "bare socket's rate in batches; a bare socket, which sleeps where the store looks for a while first, was "
-            "slower in 1 of 4 cases, so it is no limit there",
+            r"bare socket's rate in batches; a bare socket \(which sleeps at once, while the store spins first\) was "
+            "slower in 1 of 4 cases, so it is not a limit there",
             texts["store.against_raw"],
         ), texts["store.against_raw"]
         assert "; libfabric alone was slower in 1 of 4 cases" in texts["store.against_raw_ofi"]
         table = next(t for t in verdict.tables(told) if t.title == "Object: MiB/s")
         marked = {(row[0], n) for row in table.rows for n, cell in zip(table.columns, row) if cell[0] == "*"}
         assert marked == {("write 4 KiB", "raw"), ("write 64 B", "raw-ofi")}
-        assert table.note == "* beside a raw limit: slower than the variant whose limit it is, so none there"
+        assert table.note == "* before a raw limit: it was slower than its variant, so it is not a limit"
 
     def test_one_that_is_exceeded_everywhere_is_said_to_be_none(self, tmp_path):
         some = Plan(variants("raw", "tcp"), CASES[:2])
         told = summary_of(tmp_path, some, made(some, lambda v, c, e: (4e-5, 1e-5)[v], 8))
         (text,) = [one["text"] for one in verdict.lessons(told) if one["code"] == "store.against_raw"]
-        assert text.endswith("was slower than objects over tcp in 2 of 2 cases, so it is no limit there")
+        assert text.endswith("was slower than objects over tcp in 2 of 2 cases, so it is not a limit there")
         assert "reach" not in text
 
     def test_without_objects_the_client_with_the_most_data_is_told_of(self, tmp_path):
@@ -149,7 +149,9 @@ class TestLessons:
     def test_a_difference_that_is_not_beyond_doubt_is_none(self, tmp_path):
         few = Plan(variants("tcp", "ofi-rdm"), CASES[:1])
         (lesson,) = verdict.lessons(summary_of(tmp_path, few, made(few, lambda v, c, e: 2e-5, 20)))
-        assert lesson["text"] == "for writes of objects at 4 KiB no transport is beyond doubt faster than tcp"
+        assert (
+            lesson["text"] == "for writes of objects at 4 KiB no transport is significantly faster than tcp"
+        )
 
     def test_without_an_interval_nothing_is_known(self, tmp_path):
         few = Plan(variants("tcp", "ofi-rdm"), CASES[:1])
@@ -173,7 +175,7 @@ class TestLessons:
         found = summary_of(tmp_path, few, made(few, lambda v, c, e: (1e-5, 2e-5, 8e-3)[v], 20))
         (lesson,) = [one for one in verdict.lessons(found) if one["code"] == "store.best_transport"]
         assert lesson["text"] == (
-            f"for writes of objects {verdict.UNKNOWN}: at 64 B and 4 KiB tcp had no rival"
+            f"for writes of objects {verdict.UNKNOWN}: at 64 B and 4 KiB tcp had no transport to be compared with"
         )
         assert lesson["evidence"]["by_size"] == []
 
@@ -201,7 +203,7 @@ class TestLessons:
         level = made(few, lambda v, c, e: 2e-5 * (400 if v and c == 0 else 1), 3)
         (_, cost) = verdict.lessons(summary_of(tmp_path, few, level))
         assert "about 4" in cost["text"]
-        assert "not beyond doubt slower in batches" in cost["text"]
+        assert "not significantly slower in batches" in cost["text"]
 
     def test_without_tcp_there_is_none(self, tmp_path):
         few = Plan(variants("ofi-msg", "ofi-rdm"), CASES[:2])
@@ -285,7 +287,7 @@ class TestTables:
         assert columns["Object: MiB/s"] == ["raw", "raw-ofi", "tcp", "plain", "ofi-rdm"]
         assert columns["Database: 1000/s"] == ["raw", "raw-ofi", "tcp", "ofi-rdm"]
         assert columns["HDF5 dataset: MiB/s"] == ["tcp", "ofi-rdm"]
-        assert columns["HDF5 dataset: rate over that of tcp"] == ["ofi-rdm"]
+        assert columns["HDF5 dataset: rate relative to tcp"] == ["ofi-rdm"]
 
     def test_in_a_report_they_have_intervals(self, summary):
         (table, *_) = verdict.tables(summary, intervals=True)
@@ -302,11 +304,11 @@ class TestTables:
         (table, *_) = verdict.tables(wide, intervals=True)
         assert re.fullmatch(r"[\d.]+", table.rows[0][table.columns.index("tcp")])
         wide["median_high"].values[where] = 1e20
-        (known,) = [fact for fact in figures.facts(wide) if fact.name == "known to"]
-        assert known.note == "the worst cell hardly at all"
+        (known,) = [fact for fact in figures.facts(wide) if fact.name == "precision of the medians"]
+        assert known.note == "worst cell: interval too wide to be useful"
 
     def test_a_ratio_that_may_be_1_is_marked(self, summary):
-        table = next(t for t in verdict.tables(summary) if t.title.startswith("Object: rate over"))
+        table = next(t for t in verdict.tables(summary) if t.title.startswith("Object: rate relative"))
         row = next(line for line in table.rows if line[0] == "write 4 KiB")
         told = dict(zip(table.columns[1:], row[1:]))
         assert "tcp" not in told
@@ -319,7 +321,7 @@ class TestTables:
             records = made(some, lambda v, c, e, factor=factor: 2e-5 * (factor if v else 1), 8)
             table = verdict.tables(summary_of(tmp_path, some, records, f"run{k}"))[1]
             assert table.rows[0][1].startswith("~") is marked
-            assert ("~ beside a ratio" in table.note) is marked
+            assert ("~ before a ratio" in table.note) is marked
 
     def test_more_variants_than_a_table_holds_make_another(self, tmp_path):
         many = Plan((*variants(*NAMES), *variants("thesis-tcp")), CASES[:1])
@@ -344,7 +346,7 @@ class TestDegenerate:
         assert verdict.rows(nothing) == []
         assert verdict.lessons(nothing) == []
         assert verdict.tables(nothing) == []
-        assert not verdict.sound(nothing)
+        assert not verdict.valid(nothing)
         assert figures.figures(nothing) == ()
         assert [fact.value for fact in figures.facts(nothing)] == ["0 of 0"]
 
@@ -515,19 +517,19 @@ class TestLimits:
 
 class TestTold:
     def test_the_first_lesson_is_told_once(self, tmp_path):
-        from sonde.store.cli_run import told_of
+        from sonde.store.cli_run import outcome_of
 
         path = sealed(tmp_path, plan(), made(plan(), level, 8)).path
-        told = told_of(path, "show")
+        told = outcome_of(path, "show")
         first, *rest = [lesson["text"] for lesson in told.values["lessons"]]
         assert first in told.verdict
         assert told.lines == rest
 
     @pytest.mark.parametrize(("code", "good"), [(1, True), (0, False)])
     def test_a_run_of_which_nothing_converged_asks_for_a_second_look(self, tmp_path, code, good):
-        from sonde.store.cli_run import told_of
+        from sonde.store.cli_run import outcome_of
 
-        outcome = told_of(sealed(tmp_path, plan(), made(plan(), level, 20, code=code)).path, "show")
+        outcome = outcome_of(sealed(tmp_path, plan(), made(plan(), level, 20, code=code)).path, "show")
         assert ("converged" in outcome.verdict) is not good
         assert outcome.sound is good
 
@@ -535,13 +537,13 @@ class TestTold:
         import sonde
         from sonde.core import dataset
         from sonde.core.errors import Warning
-        from sonde.store.cli_run import told_of
+        from sonde.store.cli_run import outcome_of
 
         note = Warning("store.cases_left_out", "there is no HDF5", "pip install h5py")
         late = (Case("object", "write", 1 << 20),)
         few = Plan(variants("tcp", "ofi-msg"), CASES[:1], notes=(note,), left_out=late)
         path = sealed(tmp_path, few, made(few, level, 8)).path
-        assert [w.code for w in told_of(path, "show").warnings] == ["store.cases_postponed"]
+        assert [w.code for w in outcome_of(path, "show").warnings] == ["store.cases_postponed"]
         with sonde.open(path) as tree:  # of which the report takes them
             assert [w.code for w in dataset.warnings_of(tree)] == ["store.cases_postponed"]
 

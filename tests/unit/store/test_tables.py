@@ -40,15 +40,15 @@ def test_a_condition_is_read(text, meant):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "no condition"),
-        ("step", "no condition"),
+        ("", "not a condition"),
+        ("step", "not a condition"),
         ("step ~ 3", "no comparison '~'"),
         ("step >> 90", "no comparison '>>' in 'step >> 90'"),
         ("stp > 3", "no field 'stp'"),
         ("step > many", "field step is int64"),
         ("done == perhaps", "field done is boolean"),
         ("raw == xyz", "field raw is blob"),
-        ("residual is null 3", "words behind"),
+        ("residual is null 3", "text after"),
     ],
 )
 def test_what_is_no_condition_is_refused(text, why):
@@ -162,8 +162,8 @@ def test_a_table_that_is_dropped_is_gone(client, runs):
     ("row", "why"),
     [
         ({"stp": 1}, "no field 'stp'"),
-        ({"step": 2**63}, "out of its range"),
-        ({"small": -1}, "out of its range"),
+        ({"step": 2**63}, "out of range"),
+        ({"small": -1}, "out of range"),
         ({"step": 1.5}, "field step is int64"),
         ({"step": True}, "field step is int64"),
         ({"done": 1}, "field done is boolean"),

@@ -51,7 +51,7 @@ def test_one_warning_of_all_rooms_that_were_busy():
     net.suspects = [link(0, 1), link(1, 0)]
     warning = blame.busy_warning([net, bus])
     assert "up to 40 % of the processors' time while net, bus were measured" in warning.evidence
-    assert "2 differences to the earlier surveys may be theirs" in warning.evidence
+    assert "2 differences from the earlier surveys may be caused by them" in warning.evidence
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_few_baselines_do_not_show_how_runs_differ(baselines, spread, left):
     assert len(blame.beyond([link(0, 1, ratio=1.5)], spread, baselines)) == left
     warning = blame.within_warning("net", 2, spread, baselines)
     assert warning.evidence.startswith(
-        "net: 2 differences to the earlier surveys may be how runs of this machine differ"
+        "net: 2 differences from the earlier surveys may be ordinary differences between runs of this machine"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -46,6 +47,7 @@ class Room(SurveyEntry):
         self.error: SondeError | None = None
         self.sound = True
         self.doubt = ""
+        self.blunt_beside = ""  # part of the path of a baseline that can show nothing
 
     def needs_s(self, call: Call) -> float:
         if self.lacks is not None:
@@ -69,6 +71,8 @@ class Room(SurveyEntry):
     def compare(self, before: Any, now: Any, names: tuple[str, str]) -> Compared:
         worse = float(now["summary"]["median"][0, 0] / before["summary"]["median"][0, 0])
         found = [Finding(f"{self.name}.slower", f"{worse:g} times {names[0]}", {"ratio": worse})]
+        if self.blunt_beside and self.blunt_beside in names[0]:
+            return Compared((), "too short")
         return Compared(found if worse > 1 else (), self.doubt)
 
     def unfit(self, finding: Finding) -> bool:
@@ -177,7 +181,7 @@ class TestShares:
         )
         entries(net, noise, io)
         first, second, third = survey()
-        assert second.skipped == "it takes 900.0 s or more: too long for 1000 s beside the others"
+        assert second.skipped == "it needs 900.0 s or more: too long for 1000 s together with the others"
         assert (
             second.hint
             == f"give --budget {run.needed_s('noise', {'net': 200, 'noise': 900, 'io': 100})}s or more"
@@ -186,15 +190,22 @@ class TestShares:
         assert net.calls[0].budget_s == pytest.approx(200 + 700 / 2)  # noise takes none of it
         assert (noise.calls, first.skipped, third.skipped) == ([], "", "")
 
+    def test_what_is_reserved_for_the_report_is_not_shared(self, entries, survey):
+        net, noise = Room("net"), Room("noise", least_s=997.0)
+        entries(net, noise)
+        _, late = survey(reserved_s=5.0)
+        assert net.calls[0].budget_s == pytest.approx(995.0, abs=1)
+        assert late.hint == "give --budget 1003s or more"
+
     def test_a_room_to_which_others_left_too_little_says_so(self, entries, survey):
         net, noise = Room("net", least_s=1.0), Room("noise", least_s=900.0)
         entries(net, noise)
         first, second = survey(began=time.monotonic() - 600)  # as if another had taken them
         assert first.skipped == ""
         assert re.fullmatch(
-            r"it takes 900\.0 s or more, and [34]\d\d\.\d of the 1000 s are left", second.skipped
+            r"it needs 900\.0 s or more, and [34]\d\d\.\d of the 1000 s are left", second.skipped
         )
-        assert second.hint == "give more with --budget"
+        assert second.hint == "give a longer --budget"
 
     def test_where_no_time_is_left_the_rest_is_skipped_and_said(self, entries, survey):
         net, noise, io = Room("net"), Room("noise"), Room("io")
@@ -368,6 +379,27 @@ class TestCompare:
         (warning,) = results[1].warnings
         assert (warning.code, warning.evidence) == ("survey.blunt", "too short")
 
+    def test_a_baseline_that_can_show_nothing_acquits_nobody(self, entries, tmp_path):
+        net = Room("net")
+        net.blunt_beside = "dull"
+        entries(net)
+        for folder in ("sharp", "dull"):
+            self.results(tmp_path / folder, "net")
+        (now,) = self.results(tmp_path / "now", "net", scale=2.0)
+        run.compare([now], [tmp_path / "dull", tmp_path / "sharp"])
+        assert (len(now.suspects), now.comparable, now.warnings, now.baselines) == (1, True, [], 1)
+
+    def test_a_room_is_compared_where_one_of_its_modes_is(self, entries, tmp_path):
+        net = Room("net")
+        net.blunt_beside = "net-all"
+        entries(net)
+        for folder in ("before", "now"):
+            (result,) = self.results(tmp_path / folder, "net")
+            result.datasets.append(shutil.copy(result.datasets[0], tmp_path / folder / "net-all.nc"))
+        run.compare([result], [tmp_path / "before"])
+        assert result.comparable
+        assert [warning.code for warning in result.warnings] == ["survey.blunt"]
+
     def again(self, tmp_path, scale, others=0.0):
         """A function that measures a room once more; and what it was asked for."""
         asked: list[list[str]] = []
@@ -458,7 +490,7 @@ class TestBaselines:
         with pytest.raises(DataError) as told:
             run.check_baselines([tmp_path / "before"])
         assert told.value.code == "survey.incomplete_baseline"
-        assert "net.nc is of a run that did not end" in told.value.what
+        assert "net.nc comes from a run that did not finish" in told.value.what
 
 
 def test_only_what_a_room_says_drains_a_host(entries):
@@ -520,21 +552,21 @@ class TestReportInterruption:
         with pytest.raises(Interrupted) as told, run.report_interruption(tmp_path, True):
             self.measure(tmp_path, (), signal.SIGTERM)
         assert told.value.what.startswith("interrupted: net, noise")
-        assert told.value.what.endswith("nothing is left")
+        assert told.value.what.endswith("no results are left")
         assert (tmp_path / "net-a.nc").exists()
 
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
     @pytest.mark.parametrize(
         ("measured", "saved", "said"),
         [
-            ((), True, "net, noise, io, store, bus, power not measured to the end; nothing is left"),
+            ((), True, "net, noise, io, store, bus, power not measured completely; no results are left"),
             (
                 ("net", "noise"),
                 True,
-                "io, store, bus, power not measured to the end; what was measured is in {}",
+                "io, store, bus, power not measured completely; the results so far are in {}",
             ),
-            (("net", "noise"), False, "io, store, bus, power not measured to the end; nothing is left"),
-            (core_room.NAMES, True, "not judged to the end; what was measured is in {}"),
+            (("net", "noise"), False, "io, store, bus, power not measured completely; no results are left"),
+            (core_room.NAMES, True, "not judged completely; the results so far are in {}"),
         ],
     )
     def test_a_signal_between_rooms_is_told_with_what_was_not_done_and_what_is_left(
@@ -566,6 +598,6 @@ class TestReportInterruption:
         told = run.interrupted_warning(results, tmp_path)
         assert told is not None
         assert told.evidence == (
-            f"interrupted: io, bus not measured to the end; what was measured is in {tmp_path}"
+            f"interrupted: io, bus not measured completely; the results so far are in {tmp_path}"
         )
         assert run.interrupted_warning(results[:1], tmp_path) is None

@@ -13,7 +13,7 @@ namespace sonde::bus::cyclonedds {
 
 namespace {
 
-// What is used after it was given up is found by a sanitizer only where malloc has all of it.
+// A sanitizer finds a use after free only if malloc manages all blocks.
 constexpr bool pooled = !sanitized;
 
 constexpr std::size_t most_blocks = 64, most_packs = 64;

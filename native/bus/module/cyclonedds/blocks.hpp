@@ -1,8 +1,8 @@
 #pragma once
-/// Memory of samples. A thread of Cyclone's makes received samples and the taker's gives them up, which malloc serves
-/// by a lock for each, and, where the one was the last, by giving its pages back and faulting them in again: here
-/// threads keep some and exchange them by the pack. What is kept is bounded: some 2 MiB of each class, and up to 200
-/// KiB of it by each thread. Any-thread.
+/// Memory of samples. A thread of Cyclone allocates received samples, and the taking thread frees them. With malloc
+/// each of these takes a lock, and freeing the last one returns its pages, which then fault in again. Here each thread
+/// caches some blocks, and threads exchange them in packs. The caches are bounded: about 2 MiB for each class, and up
+/// to 200 KiB of it in each thread. Any-thread.
 
 #include <cstddef>
 

@@ -103,8 +103,8 @@ Result<DomainPlan> plan_domain(const Profile& profile) {
   for (const Address& address : *addresses) {
     interfaces +=
         "<NetworkInterface name=\"" + escaped(address.interface) + "\" address=\"" + escaped(address.address) + "\"";
-    // Linux' loopback carries IPv4 groups, though it does not say so in its flags, which is what Cyclone goes by unless
-    // told.
+    // Linux' loopback supports IPv4 groups, although its flags do not show it. Cyclone uses the flags unless this is
+    // configured.
     if (address.loopback) interfaces += groups ? " multicast=\"true\"" : " multicast=\"false\"";
     interfaces += "/>";
   }

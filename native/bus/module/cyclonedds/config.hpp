@@ -12,12 +12,12 @@
 
 namespace sonde::bus::cyclonedds {
 
-/// What a domain is made of.
+/// The configuration of a domain.
 struct DomainPlan {
   std::string config;               ///< Cyclone's XML
-  std::vector<sock_filter> filter;  ///< of its sockets: confinement.hpp
-  /// Nobody proves anything there, and the profile does not say that this is meant: then a socket without the filter is
-  /// none to open.
+  std::vector<sock_filter> filter;  ///< for its sockets: confinement.hpp
+  /// Nobody proves anything there, and the profile does not say that this is meant: then no socket without the filter
+  /// may be opened.
   bool must_be_confined = false;
   /// With keys. Cyclone has one set of security plug-ins for a domain of a process: beside a participant with keys
   /// 0.10.2 refuses one without, and crashes at the next one when that with keys has left.

@@ -16,8 +16,8 @@ namespace sonde::bus::cyclonedds {
 /// A share of one; the last that goes closes it. Owner-thread.
 class Domain {
  public:
-  /// Of the one of this id; made where it is not there. Error: bus.open where it is there with another configuration,
-  /// where its sockets cannot be confined and must be, or what Cyclone says. Any-thread.
+  /// A reference to the domain of this id, which is created if needed. Error: bus.open if it exists with another
+  /// configuration, if its sockets must be confined and cannot be, or an error of Cyclone. Any-thread.
   static Result<std::unique_ptr<Domain>> get(std::uint32_t id, const DomainPlan& plan);
   ~Domain();
   Domain(const Domain&) = delete;
@@ -29,7 +29,7 @@ class Domain {
   std::uint32_t id_;
 };
 
-/// What Cyclone has logged as a warning or an error on this thread since the last call; it goes nowhere else. One line.
+/// The warnings and errors that Cyclone logged on this thread since the last call, in one line. They are not printed.
 std::string last_words();
 /// "what: what Cyclone calls the number (and what it logged)".
 Error failed(const std::string& what, dds_return_t number, const std::string& hint = {});

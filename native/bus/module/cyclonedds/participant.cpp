@@ -104,7 +104,7 @@ std::string policy_name(std::uint32_t id) {
   }
 }
 
-/// What writers, readers and their topic have in common.
+/// The QoS that writers, readers and their topic share.
 QosPtr common_qos(const Qos& qos) {
   QosPtr out(dds_create_qos());
   dds_qset_reliability(
@@ -118,7 +118,7 @@ QosPtr common_qos(const Qos& qos) {
   const std::int32_t most = all ? count_or_all(qos.max_samples) : DDS_LENGTH_UNLIMITED;
   dds_qset_history(out.get(), kind, depth);
   dds_qset_resource_limits(out.get(), most, DDS_LENGTH_UNLIMITED, DDS_LENGTH_UNLIMITED);
-  // What late readers get is this policy's to say, whose own default is one sample.
+  // This policy sets the samples for late readers; its default is one sample.
   if (qos.durability == Durability::transient_local)
     dds_qset_durability_service(out.get(), 0, kind, depth, most, DDS_LENGTH_UNLIMITED, DDS_LENGTH_UNLIMITED);
   dds_qset_deadline(out.get(), duration(qos.deadline_s));
@@ -182,9 +182,9 @@ class Known {
     std::vector<void*> samples;
     std::vector<dds_sample_info_t> infos;
   };
-  /// As many as there is room for. A reader keeps the largest loan it gave, and then tells of all of its samples'
-  /// places whatever number is asked for (Cyclone 0.10.2, dds_read.c): to ask for less than once before writes past the
-  /// end of the places, so the room never gets smaller.
+  /// Borrows as many samples as fit. A reader keeps its largest loan, and later returns the addresses of all its
+  /// samples for any requested number (Cyclone 0.10.2, dds_read.c). A smaller request than an earlier one would write
+  /// past the end of the array, so the array never shrinks.
   Loan borrow(decltype(&dds_read_mask) call, std::uint32_t instances) {
     return Loan(call, *reader_, room_, DDS_ANY_SAMPLE_STATE | DDS_ANY_VIEW_STATE | instances);
   }
@@ -271,7 +271,7 @@ std::vector<Guid> matched_of(dds_entity_t entity, const List& list, const Data& 
 
 class Writer;
 
-/// Of a participant, whose assertion of liveliness is each of theirs. Any-thread.
+/// The manual writers of a participant: each assertion of one asserts all. Any-thread.
 class ManualWriters {
  public:
   void add(Writer* writer) {
@@ -290,13 +290,12 @@ class ManualWriters {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Writer*> writers_;
-  std::vector<Writer*>
-      revived_;  ///< at this moment, without the mutex: each may take as long as a writer may be kept waiting
+  std::vector<Writer*> revived_;  ///< in progress, without the mutex: each may take as long as a writer may block
 };
 
-/// Sends what writers with a latency budget hold back, before the budget is spent. Its thread begins with the first
-/// such writer. A writer that goes on writing does not wake it, and sends by itself when it is told to: both would want
-/// Cyclone's lock of the writer, over and over.
+/// Sends the samples that writers with a latency budget delay, before the budget ends. Its thread starts with the first
+/// such writer. A writer that continues to write does not wake it, and sends by itself on request: otherwise both would
+/// compete for Cyclone's lock of the writer.
 class Flusher {
  public:
   ~Flusher() {
@@ -335,8 +334,7 @@ class Flusher {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Writer*> writers_, due_;
-  Writer* flushed_ =
-      nullptr;  ///< at this moment, without the mutex: to send may take as long as a writer may be kept waiting
+  Writer* flushed_ = nullptr;  ///< in progress, without the mutex: sending may take as long as a writer may block
   std::thread thread_;
   std::atomic<std::int64_t> next_ns_{0};  ///< when the thread looks by itself; 0: it is looking, or does not
   bool ends_ = false, looks_ = false;
@@ -478,9 +476,9 @@ class Writer final : public WriterPort {
     return since ? since + budget_ns_ : 0;
   }
   std::int64_t budget_ns() const { return budget_ns_; }
-  /// How long before that it is told.
+  /// How long before that the writer gets the request.
   std::int64_t notice_ns() const { return budget_ns_ / 8; }
-  /// Whoever writes next sends what is held back.
+  /// The next write sends the delayed samples.
   void hurry() { hurries_.store(true, std::memory_order_relaxed); }
   bool writes() const { return writing_.load(std::memory_order_relaxed) > 0; }
 
@@ -571,8 +569,8 @@ void Flusher::run() {
   std::unique_lock lock(mutex_);
   while (!ends_) {
     looks_ = false;
-    // Who holds something back before this is seen here; who does so after it calls, or reads when the next look is:
-    // one or the other, since all of these loads and stores have one order.
+    // A writer that delays a sample before this point is seen here. A later one calls, or reads the time of the next
+    // check. One of the two happens, because all of these loads and stores have one order.
     next_ns_.store(0);
     std::int64_t next = 0;
     const auto by = [&next](std::int64_t at) { next = next ? std::min(next, at) : at; };
@@ -685,7 +683,7 @@ class Reader final : public ReaderPort {
     while (taken < most) {
       ddsi_serdata* samples[takes_at_once];
       dds_sample_info_t infos[takes_at_once];
-      // An end that the take before held back goes before what it may be followed by: a place is kept for it.
+      // An end that the previous take held back goes before later samples, so a slot is reserved for it.
       const bool first = cut_.handle && batch.empty() && most - taken > 1;
       const auto want = static_cast<std::uint32_t>(std::min<std::size_t>(takes_at_once, most - taken - first));
       const dds_return_t n = dds_takecdr(*reader_, samples, want, infos, DDS_ANY_STATE);
@@ -810,8 +808,8 @@ class Reader final : public ReaderPort {
     SampleRef sample;
     dds_sample_info_t info;
   };
-  /// Of an instance. Cyclone folds it into the instance's last sample, if that is still there: here it comes behind the
-  /// samples.
+  /// The end of an instance. Cyclone merges it into the last sample of the instance if that still exists; here it
+  /// follows the samples.
   struct Ending {
     SampleInfo info;
     std::vector<std::byte> payload;
@@ -825,7 +823,7 @@ class Reader final : public ReaderPort {
     taker(info, one.sample->payload());
   }
 
-  /// Of a type without key only disposals are told: that nobody writes it any more is what matched() says.
+  /// For a type without key only disposals are reported; matched() shows that no writer is left.
   bool ends_instance(const dds_sample_info_t& info) const {
     if (info.sample_rank != 0) return false;
     return info.instance_state == DDS_IST_NOT_ALIVE_DISPOSED ||
@@ -901,7 +899,7 @@ class Reader final : public ReaderPort {
   Entity subscriber_, reader_, has_some_;
   TypeRef type_;
   Guid guid_;
-  std::atomic<bool> pending_{true};  ///< waiters were told, and nobody has looked since
+  std::atomic<bool> pending_{true};  ///< waiters were notified, and none has checked since
   std::atomic<bool> shared_{false};  ///< by several waiters
   std::map<dds_instance_handle_t, std::pair<Guid, std::string>>
       announced_;  ///< of the thread that takes, as those below

@@ -25,13 +25,13 @@ namespace {
 constexpr std::size_t hash_bytes = 16;
 /// Kept free behind a received sample of a type with key: most keys fit, and the sample need not move.
 constexpr std::size_t key_room = 64;
-/// Of DDSI-RTPS 2.2, 9.4: a message begins with "RTPS", version, vendor and the sender's prefix; a submessage of data
-/// has the reader's and the writer's entity behind its header, flags and an offset.
+/// Offsets from DDSI-RTPS 2.2, 9.4: a message begins with "RTPS", version, vendor and the sender's prefix; a submessage
+/// of data has the entities of the reader and the writer after its header, flags and an offset.
 constexpr std::size_t prefix_at = 8, prefix_words = 3, writer_entity_at = 12, sequence_at = 16;
-/// Writers that are remembered for what is missing: more are a sign that somebody makes and ends them without end.
+/// Writers whose missing samples are tracked: a larger number means that writers are created and ended in a loop.
 constexpr std::size_t most_writers = 4096;
-/// Disposals that no gap was seen of yet. Those of writers that write no more stay: what is lost of others may be so
-/// many more.
+/// Disposals that no gap was seen of yet. Those of writers that write no more stay: other writers may have lost as
+/// many again.
 constexpr std::uint64_t most_without_number = 64;
 constexpr std::size_t most_remembered = 1 << 16;  ///< keys that are known by their hash
 /// Fast DDS takes the payload of a disposal for the key hash, encapsulation and all, where it has no more than 16
@@ -131,8 +131,8 @@ void set_key(Sample& sample, std::uint32_t basis, Bytes key) {
   sample.hash = basis ^ hash_of(key);
 }
 
-/// Sets the key that is in received bytes. Where they are not of the type at all, they are kept as an instance of their
-/// own, without key: the reader above counts and names what is malformed.
+/// Sets the key from received bytes. Bytes that do not match the type become a separate instance without key: the
+/// reader above counts and reports malformed samples.
 Sample* with_key(const SampleType& type, ddsi_serdata_kind kind, Sample* sample) {
   thread_local std::vector<std::byte> key;
   key.clear();

@@ -4,7 +4,7 @@
 ///
 /// Cyclone asks a *sertype* what a type is and a *serdata* what a sample is. Ours hold the payload in one piece: it is
 /// copied once, from the writer's memory or from the received fragments, and readers get a view of it. Instances are
-/// told apart by the serialised key.
+/// distinguished by the serialised key.
 
 #include <dds/dds.h>
 #include <dds/ddsi/ddsi_serdata.h>
@@ -26,15 +26,15 @@
 
 namespace sonde::bus::cyclonedds {
 
-/// What is missing of each writer's samples, by their sequence numbers: Cyclone 0.10 knows it, but tells nobody.
+/// The missing samples of each writer, by sequence number: Cyclone 0.10 knows them, but does not report them.
 /// Any-thread.
 class Arrivals {
  public:
   /// How many samples of this writer were missing before this one, since its first that came. `tells_all`: no disposal
   /// of it comes without number.
   std::uint64_t missing(const Guid& writer, std::uint64_t sequence, bool tells_all);
-  /// A disposal came of which Cyclone tells neither writer nor number: as much is not missing where some writer's next
-  /// sample seems to show it.
+  /// Records a disposal for which Cyclone reports neither writer nor number: one fewer sample counts as missing in the
+  /// next gap of some writer.
   void came_without_number();
 
  private:
@@ -61,7 +61,8 @@ class KeysByHash {
   std::map<std::array<std::byte, 16>, std::vector<std::byte>> keys_;
 };
 
-/// Of a topic. Cyclone counts references to it: made by make_sample_type(), given up by ddsi_sertype_unref().
+/// The type of a topic. Cyclone counts references to it: created by make_sample_type(), released by
+/// ddsi_sertype_unref().
 struct SampleType : ddsi_sertype {
   TypePtr type;
   std::unique_ptr<Checker> checker;
@@ -73,10 +74,10 @@ struct SampleType : ddsi_sertype {
   mutable Arrivals arrivals;
 };
 
-/// Of any type of ours: memory of its own, with payload and key behind it.
+/// A sample of any type of ours: one block of memory, followed by payload and key.
 struct Sample : ddsi_serdata {
   Guid writer;
-  std::int64_t received_ns;  ///< CLOCK_REALTIME; 0: it was not received, but written here
+  std::int64_t received_ns;  ///< CLOCK_REALTIME; 0: it was written here, not received
   std::uint64_t missing;     ///< as Arrivals has it
   std::uint64_t order;       ///< of types with key: in which samples came to be in this process, from any writer
   std::size_t memory_bytes;  ///< all of it, as it was asked for

@@ -35,7 +35,7 @@ Error refused(const char* what, const std::string& topic) {
           "'sonde doctor' looks at the machine"};
 }
 
-/// What is left until a deadline, for calls of Fast DDS.
+/// The time left until a deadline, for calls of Fast DDS.
 eprosima::fastrtps::Duration_t left(Deadline deadline) {
   if (!deadline.at_ns) return eprosima::fastrtps::c_TimeInfinite;
   return duration(static_cast<double>(std::max<std::int64_t>(deadline.at_ns - now_ns(), 0)) * 1e-9);
@@ -161,10 +161,10 @@ template <typename Send> Result<void> Writer::send(Bytes payload, Bytes key, con
     Sample sample;
     sample.payload = payload;
     sample.key = key;
-    // Fast DDS waits for place by itself, a piece of max_blocking at a time, and says timeout sooner where the last
-    // acknowledgement made so much place that it finds nothing left to remove: that passes. No place for one more
-    // instance does not, and has to be asked for. Should there be other reasons, a writer that may wait forever does so
-    // with pauses.
+    // Fast DDS itself waits for space, a part of max_blocking at a time. It reports a timeout too early if the last
+    // acknowledgement freed so much space that it finds nothing left to remove: that is temporary. No place for one
+    // more instance does not, and has to be asked for. Should there be other reasons, a writer that may wait forever
+    // does so with pauses.
     constexpr double first_pause_s = 1e-3, longest_pause_s = 50e-3;
     const Deadline deadline = max_blocking_s_ < 1e9 ? Deadline::in_s(max_blocking_s_) : Deadline{};
     for (double pause_s = 0;;) {
@@ -240,7 +240,7 @@ Status Writer::status() {
 }
 
 std::vector<Guid> Writer::matched() {
-  // Its own count is down before it tells the listener.
+  // The count of Fast DDS goes down before it calls the listener.
   dds::PublicationMatchedStatus matched;
   if (writer_->get_publication_matched_status(matched) == Code::RETCODE_OK && matched.current_count == 0) return {};
   return matches_.list(known_);
@@ -320,9 +320,9 @@ bool Reader::next(Held& into) {
   return true;
 }
 
-/// Makes ends of instances of what Fast DDS tells without data; not of a writer that gave up an instance others still
-/// write. Fast DDS tells an instance's state as it is now: as it was then is told by the next sample that counts one
-/// more disposal.
+/// Converts samples of Fast DDS without data to ends of instances; not if other writers still write the instance. Fast
+/// DDS reports the current state of an instance. The earlier state shows in the next sample, which counts one more
+/// disposal.
 void Reader::report_ends(std::deque<Held>& all) {
   const Held* next = nullptr;
   for (auto at = all.rbegin(); at != all.rend(); ++at) {
@@ -334,7 +334,7 @@ void Reader::report_ends(std::deque<Held>& all) {
       const bool orphaned =
           ended ? next->disposals == of.disposals : of.now == dds::NOT_ALIVE_NO_WRITERS_INSTANCE_STATE;
       if (orphaned) of.info.state = InstanceState::no_writers;
-      // The end of an instance of which nothing was ever here is no news, and its key cannot be told from its hash.
+      // The end of an instance without any earlier sample is irrelevant, and its key cannot be derived from its hash.
       of.ends = !goes_on && (ended || of.now != dds::ALIVE_INSTANCE_STATE);
       if (of.ends) of.payload = keys_.payload_of(of.handle, sound_(of.info.writer));
     }

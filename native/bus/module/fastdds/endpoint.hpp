@@ -31,8 +31,8 @@ namespace sonde::bus::fastdds {
 Guid guid_of(const rtps::GUID_t& guid);
 Guid guid_of(const rtps::InstanceHandle_t& handle);
 
-/// The peers matched with an endpoint. Fast DDS names whoever came or went last; its count of changes is of no use:
-/// it begins anew whenever somebody asks for the status. Any-thread.
+/// The peers matched with an endpoint. Fast DDS names the last peer that came or went. Its count of changes is useless,
+/// because each query of the status resets it. Any-thread.
 class Matches {
  public:
   using Known = std::function<bool(const Guid&)>;
@@ -144,7 +144,7 @@ class Reader final : public ReaderPort, private dds::DataReaderListener {
   void on_data_available(dds::DataReader* reader) override;
   void on_liveliness_changed(dds::DataReader* reader, const dds::LivelinessChangedStatus& status) override;
   void on_subscription_matched(dds::DataReader* reader, const dds::SubscriptionMatchedStatus& status) override;
-  /// The next sample of Fast DDS, its payload in sample_ or, of types with key, in `into`; false: there is none.
+  /// The next sample of Fast DDS, its payload in sample_ or, of types with key, in `into`; false: no sample.
   bool next(Held& into);
   void report_ends(std::deque<Held>& all);
   void fetch();

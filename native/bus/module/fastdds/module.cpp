@@ -43,7 +43,8 @@ Result<std::unique_ptr<ParticipantPort>> open(const Profile& profile) {
 std::size_t clean_all() {
   try {
     Cleaned all = clean();
-    // Whoever outlives a killed process may open its port again, for writing, when it has noticed: those are young.
+    // A process may open the port of a killed process again for writing before it detects the end: such files are
+    // young.
     for (int again = 0; again < 3 && all.young; ++again) {
       sleep_until(now_s() + 0.1);
       const Cleaned more = clean();

@@ -41,7 +41,7 @@ namespace {
 
 using Code = eprosima::fastrtps::types::ReturnCode_t;
 
-/// Who and what is known of others: tables that Fast DDS's threads fill. Any-thread.
+/// Known participants and endpoints of others: tables that threads of Fast DDS fill. Any-thread.
 class Directory final : public dds::DomainParticipantListener {
  public:
   std::vector<Participant> peers() {
@@ -306,7 +306,7 @@ class FastParticipant final : public ParticipantPort {
 
   FastParticipant() = default;
 
-  /// Of endpoints of this participant nobody tells.
+  /// Whether an endpoint is known. Discovery does not report endpoints of this participant itself.
   Matches::Known known() {
     return [this](const Guid& guid) {
       return std::memcmp(guid.bytes.data(), guid_of(participant_->guid()).bytes.data(), 12) == 0 ||
@@ -397,7 +397,7 @@ class FastParticipant final : public ParticipantPort {
   std::map<std::string, HeldType> types_;
 };
 
-/// What holds for the whole process, before its first participant.
+/// Sets up the whole process, before its first participant.
 void settle() {
   static const bool once = [] {
     keep_words();

@@ -14,8 +14,8 @@
 
 namespace sonde::bus::fastdds {
 
-/// What TopicDataType calls "data". Of a writer: two views. Of a reader that takes: a copy of its own, reused. Of Fast
-/// DDS itself, which asks for a key and forgets: a view.
+/// The "data" of TopicDataType. In a writer: two views. In a reader: its own copy, reused. In Fast DDS itself, which
+/// only computes a key: a view.
 struct Sample {
   Bytes payload, key;
   std::vector<std::byte> held;
@@ -42,8 +42,8 @@ class PayloadType final : public eprosima::fastdds::dds::TopicDataType {
   bool hashes_ = false;  ///< the key can be longer than an instance handle
 };
 
-/// What a reader gives back the key fields of a disposed instance by: the handle itself, or, where that is a hash, what
-/// was seen under it. Owner-thread.
+/// Maps the handle of a disposed instance to its key fields: the handle itself, or, if that is a hash, the key seen
+/// with this handle. Owner-thread.
 class Keys {
  public:
   /// `hashed`: handles are hashes whatever the key's length, as with security.

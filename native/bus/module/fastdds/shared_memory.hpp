@@ -15,7 +15,7 @@ struct Cleaned {
 /// as long as its owner lives: fastrtps_…_el of one owner, _sl of a port with several. What has an _el that can be
 /// locked goes; so does a port of one owner without a lock file: some sender, who has it mapped, outlived the owner. A
 /// domain's common port, and a named mutex without a port, go where nobody locks them and no process has them mapped.
-/// What is younger than `age_s` is left, since files are made before they are locked. Files of data sharing
+/// Files younger than `age_s` stay, because files are created before they are locked. Files of data sharing
 /// (fast_datasharing_…) have no lock and are not made by this module: they are left.
 Cleaned clean(double age_s = 0.1, const std::string& folder = "/dev/shm");
 

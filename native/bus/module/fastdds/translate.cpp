@@ -34,13 +34,13 @@ using rtps::Locator_t;
 constexpr unsigned port_base = 7400, domain_gain = 250, participant_gain = 2, discovery_offset = 10, data_offset = 11;
 constexpr unsigned indices = 120;  ///< participants of one host that simple discovery without groups asks
 constexpr unsigned default_server_port = 11811;
-/// Of UDP sockets where the profile says nothing: the kernel's own 208 KiB overflow when 40 participants announce
-/// themselves at once. What the system does not grant is a smaller buffer, not an error. To send, the kernel's own are
-/// best: on loopback they hold a writer up while its reader has not read, and after as many bytes a reliable writer
-/// asks what has arrived. With 4 MiB it overruns the reader instead.
+/// Receive buffer of UDP sockets without a value in the profile: the kernel's default of 208 KiB overflows when 40
+/// participants announce themselves at once. If the system does not grant it, the buffer is smaller; that is no error.
+/// For sending, the kernel's default is best: on loopback it blocks a writer until its reader has read, and after this
+/// number of bytes a reliable writer requests an acknowledgement. With 4 MiB the writer overruns the reader instead.
 constexpr std::uint32_t receive_bytes = 4u << 20;
-/// Of shared memory: what a participant sends and nobody has read yet. Fast DDS fills it with zeros at once, so that it
-/// is there.
+/// Size of shared memory: data that a participant has sent and nobody has read yet. Fast DDS fills it with zeros at
+/// once, so that it is allocated.
 constexpr std::uint32_t segment_bytes = 2u << 20;
 /// Messages that wait at a port, and that a participant has under way. What comes beyond is lost and sent again: with
 /// Fast DDS' own 512 a writer of small samples, who may have 5000 under way, does that all the time.
@@ -84,8 +84,8 @@ void scatter(std::uint32_t domain, unsigned number, rtps::PortParameters& ports)
   ports.offsetd3 = static_cast<std::uint16_t>(ports.offsetd1 + 1);
 }
 
-/// Of a server, so that clients need its address alone; with the domain, since a server of Fast DDS 2 does not ask for
-/// it and those that expect another prefix do not listen to it.
+/// GUID prefix of a server, derived from its address, so that clients need only the address. It contains the domain,
+/// because a server of Fast DDS 2 does not check it: clients that expect another prefix ignore the server.
 rtps::GuidPrefix_t server_prefix(std::uint32_t domain, const std::string& address, bool v6, std::uint16_t port) {
   rtps::GuidPrefix_t prefix;
   unsigned char bytes[16] = {};
@@ -326,7 +326,7 @@ void set_history(const Qos& qos, bool keyed, dds::HistoryQosPolicy& history, dds
   limits.allocated_samples = static_cast<std::int32_t>(std::min(allocated, bound));
 }
 
-/// What writers and readers have in common.
+/// Sets the policies that writers and readers share.
 template <typename Into> void set_common(const Qos& qos, bool keyed, Into& into) {
   into.reliability().kind =
       qos.reliability == Reliability::reliable ? dds::RELIABLE_RELIABILITY_QOS : dds::BEST_EFFORT_RELIABILITY_QOS;

@@ -29,8 +29,8 @@ struct ParticipantPlan {
 /// a security file that cannot be read, ports that the domain has not).
 Result<ParticipantPlan> plan_participant(const Profile& profile, unsigned number);
 
-/// What Fast DDS may wait for place at once: it can say timeout early, and waits anew when it is asked again. How long
-/// in all is the Writer's.
+/// How long one call of Fast DDS may wait for space: it can report a timeout early, so the Writer calls it again. The
+/// Writer limits the total time.
 inline constexpr double wait_piece_s = 0.1;
 
 struct WriterPlan {

@@ -1,5 +1,5 @@
 #pragma once
-/// What Fast DDS writes to its log, kept instead of printed: its programs' standard output is theirs. Any-thread.
+/// The log messages of Fast DDS, stored instead of printed: standard output belongs to the program. Any-thread.
 
 #include <string>
 

@@ -1,10 +1,10 @@
 #pragma once
-/// When a connection that was lost, or never came about, is attempted again. Pure: the time and the chance are handed
-/// in. Owner-thread.
+/// When to attempt a connection again that was lost or never established. Pure: the time and the random number are
+/// arguments. Owner-thread.
 ///
-/// Delays double, so that a broker that accepts every connection and then misbehaves costs neither side more than one
-/// that is away. What an open connection proves is not that it is of use: only one that was for a while makes the next
-/// delay a short one again.
+/// Delays double, so that a broker that accepts every connection and then fails costs neither side more than one that
+/// is down. An open connection alone proves nothing: the delay becomes short again only after a connection that worked
+/// for a while.
 
 #include <algorithm>
 #include <cstdint>
@@ -15,13 +15,13 @@ namespace sonde::power::bridge {
 class Backoff {
  public:
   static constexpr double min_s = 0.1, max_s = 30;
-  static constexpr double useful_s = 10;  ///< from when on a connection counts as one that was of use
+  static constexpr double useful_s = 10;  ///< a connection that lasted this long was useful
 
-  /// The broker has answered all that the new connection asked for.
+  /// The broker has answered everything that the new connection requested.
   void serves(std::int64_t now_ns) { serves_since_ns_ = now_ns; }
 
-  /// The connection is lost, or the attempt failed. `chance`: uniform in [0, 1); the delay is between half of what is
-  /// due and all of it, since bridges that lost one broker must not come back all at once.
+  /// The connection is lost, or the attempt failed. `chance`: uniform in [0, 1); the delay is between half and all of
+  /// the nominal one, so that bridges that lost one broker do not return all at once.
   void failed(std::int64_t now_ns, double chance) {
     const bool useful = serves_since_ns_ && now_ns - *serves_since_ns_ >= ns(useful_s);
     serves_since_ns_.reset();
@@ -29,7 +29,7 @@ class Backoff {
     next_ns_ = now_ns + ns(delay_s_ * (0.5 + 0.5 * chance));
   }
 
-  /// When the next attempt is due. At once: before the first.
+  /// When the next attempt is due. Before the first attempt: at once.
   std::int64_t next_ns() const { return next_ns_; }
 
  private:

@@ -32,9 +32,10 @@ namespace sonde::power::bridge {
 namespace {
 
 constexpr std::string_view mark = "sonde-mqtt-bridge";  ///< user data of writers whose samples came from MQTT
-constexpr std::uint32_t least_depth = 1024;  ///< that readers hold: a broker that is slow for a moment costs nothing
+constexpr std::uint32_t least_depth =
+    1024;  ///< least depth of readers: a broker that is slow for a moment loses nothing
 constexpr std::size_t batch = 256, most_writers = 65536, most_alive = 65536;
-constexpr double held_back_s = 2e-3;  ///< at most; a turn that is over sends at once
+constexpr double held_back_s = 2e-3;  ///< longest delay; the end of a turn sends at once
 constexpr double told_every_s = 10, matched_s = 3, most_blocking_s = 0.1, held_s = 5, rebirth_s = 1;
 
 std::int64_t wall_ns() {
@@ -44,7 +45,7 @@ std::int64_t wall_ns() {
 }
 
 bool loopback(const std::string& host) {
-  // A name like 127.site.example is another machine's.
+  // A name like 127.site.example belongs to another machine.
   return host == "localhost" || host == "::1" ||
          (host.starts_with("127.") && host.find_first_not_of("0123456789.") == std::string::npos);
 }
@@ -101,7 +102,7 @@ Result<void> Bridge::topics(const Config& config) {
     topic.mqtt = config_.prefix + "/" + name;
     topic.keyed = bus::has_key(*topic.type);
     topic.control = declares.reader.reliability == bus::Reliability::reliable && !bus::fits("Monitor_report_*", name);
-    // What the other two make of a sample is metrics, without an origin by which one that comes again could be known.
+    // In the other two namings a sample becomes metrics, without an origin that would identify a repeated one.
     topic.kept = topic.control && naming_ == Naming::sonde;
     if (topic.to_mqtt) {
       bus::Qos qos = declares.reader;
@@ -115,7 +116,7 @@ Result<void> Bridge::topics(const Config& config) {
       bus::Qos qos = declares.writer;
       qos.user_data = std::string(mark);
       qos.max_blocking_s = std::min(qos.max_blocking_s, most_blocking_s);
-      // A packet for each sample was a third of what a message from MQTT cost. Control waits for nobody.
+      // One packet for each sample made a third of the cost of a message from MQTT. Control messages are never delayed.
       topic.holds_back = !topic.control && bus_->caps().latency_budget;
       if (topic.holds_back && qos.latency_budget_s == 0) qos.latency_budget_s = held_back_s;
       auto writer = bus_->writer(name, topic.type, qos);
@@ -194,7 +195,7 @@ Result<std::unique_ptr<Bridge>> Bridge::open(const Config& config, const std::st
   if (!waiter) return waiter.error();
   b.waiter_ = std::move(*waiter);
   if (auto fine = b.topics(config); !fine) return fine.error();
-  // Sparkplug's state is one of a session that begins anew; what comes in by the way of sonde still has to be kept.
+  // Sparkplug's session always starts fresh; messages that come in Sonde's naming must still be stored by the broker.
   options.clean = b.by_mqtt_.empty();
   b.wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (b.wake_fd_ < 0)
@@ -214,11 +215,12 @@ Result<std::unique_ptr<Bridge>> Bridge::open(const Config& config, const std::st
                                 "after a kill -9 some may come twice"});
   if (b.naming_ == Naming::sparkplug) {
     b.sparkplug_ = std::make_unique<Sparkplug>(config.cluster, name);
-    // The births of a bridge that was killed and those of the next must differ from each other.
+    // The births of a killed bridge and those of the next one must differ.
     const std::string path = base + ".bdseq";
     std::ifstream(path) >> b.bd_seq_;
     b.bd_seq_ = (b.bd_seq_ + 1) % 256;
-    (void)write_whole(path, std::to_string(b.bd_seq_) + "\n", 0600);  // where it fails it is counted from what is there
+    (void)write_whole(path, std::to_string(b.bd_seq_) + "\n",
+                      0600);  // if this fails, counting continues from the stored number
   }
   if (b.config_.requests) {
     const bool credentials =
@@ -228,7 +230,7 @@ Result<std::unique_ptr<Bridge>> Bridge::open(const Config& config, const std::st
     const std::string why_not = !secured       ? "the bus profile has no <security>"
                                 : !credentials ? "the broker is used without credentials"
                                                : "the broker has not proved who it is: set ca in [mqtt-bridge]";
-    // Whether it does prove that is the link's to say, of each message: Received::trusted.
+    // Whether the broker does prove its identity is known to the link, for each message: Received::trusted.
     b.requests_ =
         Requests::open(b.bus_, prefix, secured && credentials && proves, why_not, [&b] { b.wake(); }, b.open_troubles_);
   }
@@ -285,7 +287,7 @@ Result<std::unique_ptr<Bridge>> Bridge::open(const Config& config, const std::st
 
 Bridge::~Bridge() {
   stop(0);
-  requests_.reset();  // wakes us, so before the descriptor goes
+  requests_.reset();  // requests wake this thread, so they end before the descriptor
   for (Topic& topic : topics_)
     if (topic.reader && waiter_) waiter_->detach(*topic.reader);
   if (wake_fd_ >= 0) ::close(wake_fd_);
@@ -321,7 +323,7 @@ Bridge::WriterState& Bridge::writer(const bus::Guid& guid) {
   if (writers_.size() >= most_writers) writers_.clear();
   WriterState state;
   const bus::Guid own = bus_->guid();
-  // DDSI-RTPS: the first 12 bytes are the participant's. Ours write nothing but what came from MQTT.
+  // DDSI-RTPS: the first 12 bytes are the participant's. Our writers only write samples from MQTT.
   state.bridge = std::equal(own.bytes.begin(), own.bytes.begin() + 12, guid.bytes.begin());
   if (!state.bridge)
     for (const auto& endpoint : bus_->endpoints())
@@ -398,19 +400,19 @@ void Bridge::connected() {
     for (const auto& where : alive_)
       publish(config_.prefix + "/alive/" + where, "{\"alive\":true}", 1, true, nullptr, 0);
   }
-  // libmosquitto sends again what was under way, when this returns; what is in the store alone follows.
+  // libmosquitto resends messages under way when this returns; then those that are only in the store follow.
   published_ = 0;
   reconnects_ = link_->reconnects();
 }
 
-/// Nothing comes in under it; the rest goes on. Trouble is told once in a while for all of them, so `connected` has the
-/// list.
+/// No messages arrive under this filter; the rest works. Trouble is reported rarely and for all filters together, so
+/// `connected` has the list.
 void Bridge::not_subscribed(const std::string& filter, const Error& error) {
   not_subscribed_.push_back(filter);
   trouble(error, filter);
 }
 
-/// Told only now: what is sent to it before would be lost.
+/// Reported only now: messages sent to it before would be lost.
 void Bridge::subscribed(bool session_present) {
   online_ = true;
   unread_ = not_subscribed_.size();
@@ -437,7 +439,7 @@ void Bridge::publish(const std::string& topic, std::string_view payload, int qos
   auto number = link_->publish(out);
   if (!number) {
     trouble(number.error(), topic);
-    // What MQTT cannot carry would be tried for ever.
+    // A message that MQTT cannot carry would be tried forever.
     if (stored && number.error().code == "bridge.refused_locally") {
       store_->acknowledged(stored);
       ++counters_.control_lost;
@@ -532,7 +534,7 @@ bool Bridge::drain(std::vector<std::byte>& bytes, std::size_t& head, Outbox& out
         return false;
       }
     }
-    // Control goes to disk whether or not there is a broker.
+    // Control messages go to disk whether or not there is a broker.
     if (!control && !link_->takes()) return true;
     Entry entry;
     std::memcpy(&entry, bytes.data() + head, sizeof entry);
@@ -543,7 +545,7 @@ bool Bridge::drain(std::vector<std::byte>& bytes, std::size_t& head, Outbox& out
 }
 
 void Bridge::run_mqtt() {
-  // What waits at the broker would find nobody on the bus yet.
+  // Messages waiting at the broker would not find any reader on the bus yet.
   const Deadline until = Deadline::in_s(matched_s);
   for (Topic& topic : topics_)
     if (topic.writer && topic.control)
@@ -572,7 +574,7 @@ void Bridge::run_mqtt() {
         if (!sent_.contains(number)) publish_stored(number);
         published_ = number;
       }
-    // Not held in a batch while the broker is away: there the oldest make place.
+    // Not moved into a batch while the broker is away: in the queue the oldest make room.
     if (link_->connected()) more = drain(telemetry_batch_, telemetry_head_, telemetry_, batch) || more;
     link_->end_batch();
     waiting_ = store_->waiting().size();
@@ -596,7 +598,7 @@ void Bridge::run_mqtt() {
 void Bridge::received(const Received& message) {
   ++counters_.from_mqtt;
   if (sparkplug_ && message.topic == sparkplug_->command_filter()) {
-    // An application that asks without end gets a birth a second.
+    // An application that asks without end gets one birth a second.
     if (sparkplug_->asks_rebirth(message.payload) &&
         now_ns() - last_rebirth_ns_ > static_cast<std::int64_t>(rebirth_s * 1e9)) {
       last_rebirth_ns_ = now_ns();
@@ -652,20 +654,20 @@ void Bridge::received(const Received& message) {
       return;
     }
   }
-  // In order, behind what is waiting.
+  // In order, after the waiting ones.
   if (!held_.empty() || !write(incoming_, false)) {
     incoming_.until_ns = now_ns() + static_cast<std::int64_t>(held_s * 1e9);
     held_.push_back(incoming_);
   }
 }
 
-/// False: there was no place on the bus, and it may be tried again.
+/// False: the bus had no room, and it may be tried again.
 bool Bridge::write(const Held& message, bool last_try) {
   Topic& topic = topics_[message.topic];
   auto fine = topic.writer->write(message.payload);
   if (fine) {
-    // Not before: a bridge that is killed in between would leave a next one that takes for a duplicate what the bus
-    // never had.
+    // Not before: if the bridge were killed in between, the next one would drop as a duplicate a message that the bus
+    // never got.
     if (!message.origin.empty()) seen_->remember(message.origin, message.under);
     ++counters_.to_bus;
     topic.held_back = topic.holds_back;
@@ -677,7 +679,7 @@ bool Bridge::write(const Held& message, bool last_try) {
   return true;
 }
 
-/// False: some still wait; no more is then read, which the broker notices before the bridge's memory does.
+/// False: some still wait; then no more is read, which slows the broker before the bridge's memory fills.
 bool Bridge::write_held() {
   while (!held_.empty()) {
     const Held& oldest = held_.front();
@@ -687,7 +689,7 @@ bool Bridge::write_held() {
   return true;
 }
 
-/// At the end. The broker holds them for delivered.
+/// At the end. The broker considers these messages delivered.
 void Bridge::give_up_held() {
   if (held_.empty()) return;
   counters_.bus_failed += held_.size();
@@ -698,7 +700,7 @@ void Bridge::give_up_held() {
   held_.clear();
 }
 
-// ---- what it says
+// ---- reports
 
 void Bridge::trouble(const Error& error, std::string_view about) {
   std::uint64_t count = 0;
@@ -742,7 +744,7 @@ std::string Bridge::ready() const {
   return line.add("stored", store_->waiting().size()).add("pid", static_cast<std::int64_t>(::getpid())).text();
 }
 
-/// Until the next attempt to connect, s; 0 while there is a connection, and while one is attempted.
+/// Time until the next attempt to connect, s; 0 while connected, and during an attempt.
 double Bridge::until_attempt_s() const {
   if (online_) return 0;
   return static_cast<double>(std::max<std::int64_t>(0, next_attempt_ns_ - now_ns())) * 1e-9;

@@ -1,5 +1,6 @@
 #pragma once
-/// The role mqtt-bridge: one thread takes samples from the bus, one talks with the broker; between them lie two queues.
+/// The role mqtt-bridge: one thread takes samples from the bus, one communicates with the broker; two queues connect
+/// them.
 /// docs/howto/power-mqtt.md is its manual.
 
 #include <atomic>
@@ -28,7 +29,7 @@
 
 namespace sonde::power::bridge {
 
-/// All but what Outbox, Store and Requests count themselves. Any-thread.
+/// All counters except those of Outbox, Store and Requests. Any-thread.
 struct Counters {
   std::atomic<std::uint64_t> from_bus = 0, to_mqtt = 0, from_mqtt = 0, to_bus = 0;
   std::atomic<std::uint64_t> loops_bus = 0, loops_mqtt = 0, duplicates = 0, control_lost = 0, not_taken = 0,
@@ -42,7 +43,7 @@ class Bridge {
   static Result<std::unique_ptr<Bridge>> open(const Config& config, const std::string& name);
   ~Bridge();
   void start();
-  /// What is in the queues still goes, for `s` at most; then good bye.
+  /// Sends what is in the queues, for `s` at most; then disconnects.
   void stop(double s);
   std::string ready() const;  ///< the event
   std::string counts(const char* event) const;
@@ -53,10 +54,11 @@ class Bridge {
     std::string name, mqtt;  ///< mqtt: PREFIX/NAME
     bus::TypePtr type;
     bool control = false, keyed = false, to_mqtt = false, from_mqtt = false;
-    bool kept = false;  ///< what goes out is on disk until the broker has it; else control is carried as telemetry is
+    bool kept =
+        false;  ///< outgoing messages stay on disk until the broker has them; else control is carried like telemetry
     std::unique_ptr<bus::Reader> reader;
     std::unique_ptr<bus::Writer> writer;
-    bool holds_back = false, held_back = false;  ///< its writer packs what comes in one turn; something is in it
+    bool holds_back = false, held_back = false;  ///< its writer packs the samples of one turn; some are in the pack
   };
   struct WriterState {
     bool bridge = false;
@@ -104,27 +106,27 @@ class Bridge {
   Outbox telemetry_, control_;
   Counters counters_;
 
-  // Of the bus thread.
+  // The bus thread's.
   std::map<bus::Guid, WriterState> writers_;
-  // Of the MQTT thread.
+  // The MQTT thread's.
   std::vector<std::byte> telemetry_batch_, control_batch_;
   std::size_t telemetry_head_ = 0, control_head_ = 0;
   std::unordered_map<int, std::uint64_t> stored_;  ///< number at the broker -> in the store
-  std::set<std::uint64_t> sent_;  ///< of the store, in this process: libmosquitto sends those again itself
+  std::set<std::uint64_t> sent_;  ///< from the store, sent by this process: libmosquitto resends those itself
   std::unordered_set<std::string> alive_;
   std::vector<std::string> not_subscribed_;  ///< filters that the broker refused on this connection
   struct Held {
     std::size_t topic = 0;
     std::int64_t until_ns = 0;
-    std::string origin, under;  ///< by which it is known when it comes again
+    std::string origin, under;  ///< identify it when it comes again
     std::vector<std::byte> payload;
   };
-  /// From MQTT, for which the bus has no place yet. libmosquitto acknowledges it after its turn all the same: it has no
-  /// call to do so later.
+  /// Messages from MQTT for which the bus has no room yet. libmosquitto acknowledges them after its turn anyway: it has
+  /// no call to do so later.
   std::deque<Held> held_;
   Held incoming_;
   std::string topic_text_, json_text_, origin_text_, key_text_;
-  std::uint64_t bd_seq_ = 0, published_ = 0;  ///< published_: of the store, up to there
+  std::uint64_t bd_seq_ = 0, published_ = 0;  ///< published_: the part of the store that is published
   std::int64_t last_rebirth_ns_ = 0;
 
   struct Told {
@@ -135,7 +137,7 @@ class Bridge {
   std::map<std::string, Told> troubles_;
   std::atomic<bool> stopping_{false}, draining_{false}, online_{false}, sleeping_{false};
   std::atomic<std::uint64_t> reconnects_{0}, waiting_{0}, store_bytes_{0}, unread_{0};
-  std::atomic<std::int64_t> next_attempt_ns_{0};  ///< to connect, while there is no connection
+  std::atomic<std::int64_t> next_attempt_ns_{0};  ///< of the next attempt to connect, while there is no connection
   std::int64_t drain_until_ns_ = 0;
   int wake_fd_ = -1;
   std::thread bus_thread_, mqtt_thread_;

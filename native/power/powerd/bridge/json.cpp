@@ -29,7 +29,7 @@ bool is_blob(const Type& element) {
 }
 bool is_float(Kind kind) { return kind == Kind::float32 || kind == Kind::float64; }
 
-/// Bytes of a character of UTF-8 (RFC 3629) that begins at `at`; 0: none does.
+/// Length of the UTF-8 character (RFC 3629) that begins at `at`; 0: none begins there.
 std::size_t character(std::string_view text, std::size_t at) {
   const auto byte = [&](std::size_t k) -> unsigned {
     return at + k < text.size() ? static_cast<unsigned char>(text[at + k]) : 0;
@@ -158,7 +158,7 @@ void write(const Type& type, bus::CdrReader& in, std::string& out) {
   }
 }
 
-/// Reads what the type says is there, so that what nobody declared costs nothing but its length.
+/// Reads only what the type declares, so that undeclared content costs nothing but its length.
 class Parser {
  public:
   Parser(std::string_view text) : text_(text) {}
@@ -232,7 +232,7 @@ class Parser {
     if (c == 'n') {
       if (!word("null")) return false;
       if (is_float(type.kind)) into.is = std::numeric_limits<double>::quiet_NaN();
-      return true;  // nothing: what is left out
+      return true;  // nothing: the field counts as left out
     }
     switch (type.kind) {
       case Kind::boolean:
@@ -351,7 +351,7 @@ class Parser {
       ++at_;
     } else {
       std::string name;
-      std::size_t expected = 0;  // mostly they come in order
+      std::size_t expected = 0;  // fields mostly come in order
       do {
         blanks();
         if (next() != '"') return bad("a field without a name");
@@ -389,7 +389,7 @@ class Parser {
   }
 
   bool string(std::string& out) {
-    ++at_;  // its quote
+    ++at_;  // the opening quote
     for (;;) {
       const std::size_t from = at_;
       while (at_ < text_.size() && text_[at_] != '"' && text_[at_] != '\\' &&

@@ -30,9 +30,10 @@ namespace {
 
 constexpr double connect_s = 5, handshake_s = 10;
 constexpr int keepalive_s = 10;
-constexpr std::uint32_t session_s = 7 * 86400;  ///< the broker keeps what came for us while we were away
+constexpr std::uint32_t session_s = 7 * 86400;  ///< the broker stores our messages for this time while we are away
 constexpr int packets_a_turn = 512;
-constexpr std::uint64_t numbers_until_reuse = 60000;  ///< libmosquitto counts to 65535, whatever is still waiting
+constexpr std::uint64_t numbers_until_reuse =
+    60000;  ///< libmosquitto counts to 65535, even if a number is still in use
 
 Error mqtt_error(const char* code, int rc) {
   return {code, rc == MOSQ_ERR_ERRNO ? std::strerror(errno) : mosquitto_strerror(rc), "see the broker's log"};
@@ -121,8 +122,8 @@ struct Link::Calls {
   static void published(mosquitto*, void* self, int mid, int reason, const mosquitto_property*) {
     auto& link = *static_cast<Link*>(self);
     ++link.progress_;
-    // Of QoS 0 it is called when the message is written. Numbers are given to all, and come again: such a call would
-    // pass for an acknowledgement.
+    // For QoS 0 it is called when the message is written. Message numbers are reused: such a call would look like an
+    // acknowledgement.
     if (!link.reading_) return;
     for (auto& one : link.waiting_) {
       if (one.number != mid || one.taken) continue;
@@ -181,13 +182,13 @@ void Link::failed(const Error& error) {
   if (handlers_.lost) handlers_.lost(error);
 }
 
-/// The broker has answered all that the connection asked for.
+/// The broker has answered everything that the connection requested.
 void Link::served() {
   backoff_.serves(options_.clock());
   if (handlers_.subscribed) handlers_.subscribed(session_present_);
 }
 
-/// getaddrinfo() waits for name servers as long as it likes, whatever signals come: in a thread that nobody waits for.
+/// getaddrinfo() waits for name servers as long as it likes, and signals do not end it: it runs in a detached thread.
 /// One at a time.
 struct Link::Lookup {
   struct Address {
@@ -223,7 +224,7 @@ struct Link::Lookup {
   }
 };
 
-/// False: there is no answer, or not yet; the next attempt asks after the same one again.
+/// False: no answer, or not yet; the next attempt asks for the same name again.
 bool Link::look_up(std::string& why) {
   if (!lookup_) {
     lookup_ = std::make_shared<Lookup>();
@@ -254,10 +255,10 @@ bool Link::look_up(std::string& why) {
   return false;
 }
 
-/// A socket that does not block, connected to the broker; -1: none, and `why`.
+/// A non-blocking socket, connected to the broker; -1: failed, see `why`.
 int Link::reach(std::string& why) {
   if (!look_up(why)) return -1;
-  const auto known = std::exchange(lookup_, nullptr);  // it is looked up anew for each attempt
+  const auto known = std::exchange(lookup_, nullptr);  // looked up again for each attempt
   bool fine = false;
   const std::int64_t until = now_ns() + static_cast<std::int64_t>(connect_s * 1e9);
   for (std::size_t k = 0; k < known->found.size() && !fine; ++k) {
@@ -289,10 +290,10 @@ int Link::reach(std::string& why) {
   return -1;
 }
 
-/// The wire to the broker, with TLS where that is configured, and libmosquitto's socket at its near end.
+/// The connection to the broker, with TLS if configured, and libmosquitto's socket at its near end.
 Result<void> Link::open_wire() {
   const std::string where = "the broker at " + options_.host + ":" + std::to_string(options_.port);
-  // Read anew for each connection: certificates are replaced while the bridge runs.
+  // Read again for each connection: certificates are replaced while the bridge runs.
   auto context = tls_context(options_.ca, options_.certificate, options_.key);
   if (!context) return context.error();
   std::string why;
@@ -324,7 +325,7 @@ void Link::connect() {
   if (stopping_) return;
   auto port = wire_->listen();
   if (!port) return failed(port.error());
-  // Here, because libmosquitto writes its CONNECT, with the password in it, as soon as it is connected.
+  // Set here, because libmosquitto sends its CONNECT, with the password, as soon as it is connected.
   const bool with_password = trusted() && !options_.password.empty();
   mosquitto_username_pw_set(mosq_, options_.user.empty() ? nullptr : options_.user.c_str(),
                             with_password ? options_.password.c_str() : nullptr);
@@ -347,9 +348,9 @@ void Link::connect() {
   handshake_until_ns_ = now_ns() + static_cast<std::int64_t>(handshake_s * 1e9);
 }
 
-/// Ends the connection at once, without a word to the broker.
+/// Ends the connection at once, without a message to the broker.
 void Link::drop(const Error& error) {
-  closing_ = true;  // its callback has nothing to add
+  closing_ = true;  // its callback adds nothing
   mosquitto_disconnect_v5(mosq_, 0, nullptr);
   if (const int open = mosquitto_socket(mosq_); open >= 0) ::shutdown(open, SHUT_RDWR);
   closing_ = false;
@@ -387,7 +388,7 @@ void Link::turn(int timeout_ms, int wake_fd, bool reads) {
   if (fd < 0) return;
   constexpr short comes = POLLIN | POLLHUP | POLLERR;
   if ((ready[1].revents & comes) || (ready[2].revents & POLLOUT) || (ready[3].revents & comes) || wire_->ready(reads)) {
-    // Acknowledgements are queued until what they acknowledge has been dealt with.
+    // Acknowledgements are queued until their messages have been handled.
     mosquitto_threaded_set(mosq_, true);
     reading_ = true;
     std::optional<Error> bad;
@@ -452,7 +453,7 @@ Result<int> Link::publish(const Outgoing& message) {
 }
 
 Result<void> Link::subscribe(const std::string& filter, int qos) {
-  // What we publish does not come back, and what was retained before we came is not news.
+  // Our own messages do not come back, and messages retained before we connected are not new.
   int mid = 0;
   const int rc = mosquitto_subscribe_v5(mosq_, &mid, filter.c_str(), qos,
                                         MQTT_SUB_OPT_NO_LOCAL | MQTT_SUB_OPT_SEND_RETAIN_NEVER, nullptr);

@@ -1,7 +1,7 @@
 #pragma once
-/// A connection to an MQTT 5 broker that comes back by itself: libmosquitto (used under its EDL, the BSD licence)
-/// driven from one thread, behind a Wire, with TCP_NODELAY, several messages a segment, and no wait that an end cannot
-/// cut short. Owner-thread; stop() from any.
+/// A connection to an MQTT 5 broker that reconnects by itself: libmosquitto (used under its EDL, the BSD licence)
+/// driven from one thread, behind a Wire, with TCP_NODELAY, several messages a segment, and no wait that stop() cannot
+/// interrupt. Owner-thread; stop() from any.
 
 #include <atomic>
 #include <cstdint>
@@ -30,18 +30,18 @@ struct LinkOptions {
   std::string host = "127.0.0.1";
   std::uint16_t port = 1883;
   std::string user, password;
-  std::string ca, certificate, key;  ///< with `ca` it is TLS, and the broker's name is checked
-  bool unprotected = false;          ///< a broker that proves nothing gets the password, and its orders count
-  std::string id;                    ///< of the client: its session at the broker outlives a cut
-  bool clean = false;                ///< begin without what the session kept
-  /// By which attempts and their delays are timed, ns; a test has its own.
+  std::string ca, certificate, key;  ///< with `ca` it uses TLS, and checks the broker's name
+  bool unprotected = false;          ///< a broker without proof of identity gets the password, and its orders count
+  std::string id;                    ///< of the client: its session at the broker survives a lost connection
+  bool clean = false;                ///< start without the stored session
+  /// Times the attempts and their delays, ns; a test has its own.
   std::function<std::int64_t()> clock = now_ns;
 };
 
 struct Received {
   std::string_view topic, payload, origin;  ///< origin: user property "sonde-origin"
   std::string response_topic, correlation;
-  double expiry_s = 0;  ///< 0: not told
+  double expiry_s = 0;  ///< 0: not set
   bool retained = false;
   bool trusted = false;  ///< came over a link that is trusted()
 };
@@ -58,16 +58,16 @@ struct Outgoing {
 class Link {
  public:
   struct Handlers {
-    /// Before each connection: topic, payload, QoS, retained; an empty topic: none.
+    /// Called before each connection: topic, payload, QoS, retained; an empty topic: no will.
     std::function<void(std::string& topic, std::string& payload, int& qos, bool& retain)> will;
     std::function<void(bool session_present)> connected;
     std::function<void(const std::string& filter, const Error&)>
-        refused;  ///< the broker does not grant a subscription; the others stand
-    std::function<void(bool session_present)>
-        subscribed;  ///< the broker has answered all that `connected` asked for; at once if that is nothing
-    std::function<void(const Error&)> lost;  ///< also of an attempt that failed
+        refused;                                           ///< the broker refuses a subscription; the others are valid
+    std::function<void(bool session_present)> subscribed;  ///< the broker has answered everything that `connected`
+                                                           ///< requested; called at once if that is nothing
+    std::function<void(const Error&)> lost;                ///< also after a failed attempt
     std::function<void(const Received&)> message;
-    std::function<void()> dealt;  ///< after the messages of a turn, before the broker is told that they have come
+    std::function<void()> dealt;  ///< after the messages of a turn, before they are acknowledged to the broker
     std::function<void(int number, bool taken, const std::string& why)> acknowledged;  ///< of QoS 1 and 2
   };
   /// Errors: bridge.bad_tls (the files), bridge.mqtt.
@@ -75,28 +75,29 @@ class Link {
   ~Link();
 
   bool connected() const { return state_ == State::connected; }
-  /// Whether the broker has proved who it is, by TLS on the connection that is open now.
+  /// Whether the broker has proved its identity, by TLS on the present connection.
   bool peer_is_proven() const;
-  /// Whether it may see the password and bring orders: it is proven, or `unprotected` names it as trusted.
+  /// Whether it may get the password and send orders: it is proven, or `unprotected` declares it trusted.
   bool trusted() const;
-  /// Connects when it is time, reads what is there, writes what is left; waits at most `timeout_ms` for something to
-  /// do, or until `wake_fd` is readable (which is then read). `reads`: false leaves what comes at the broker.
+  /// Connects when it is time, reads and writes what is possible; waits at most `timeout_ms` for work, or until
+  /// `wake_fd` is readable (which is then read). `reads`: false leaves incoming messages at the broker.
   void turn(int timeout_ms, int wake_fd, bool reads = true);
-  /// Whether the socket takes more now, and fewer than `most_unacknowledged` messages wait for their acknowledgement.
+  /// Whether the socket can take more now, and fewer than `most_unacknowledged` messages are unacknowledged.
   bool takes() const;
-  /// Errors: bridge.refused_locally (what MQTT does not carry: topic, size), bridge.lost.
+  /// Errors: bridge.refused_locally (MQTT cannot carry it: topic, size), bridge.lost.
   Result<int> publish(const Outgoing& message);
   Result<void> subscribe(const std::string& filter, int qos);
-  /// Between these, messages share segments.
+  /// Between these two calls, messages share segments.
   void begin_batch();
   void end_batch();
   std::size_t unacknowledged() const { return waiting_.size(); }
-  /// When the next attempt is due, by the clock of the options; of an open connection when its own was.
+  /// When the next attempt is due, by the clock of the options; for an open connection, when its own was.
   std::int64_t next_attempt_ns() const { return backoff_.next_ns(); }
   std::uint64_t reconnects() const { return connects_ > 1 ? connects_ - 1 : 0; }
-  /// Says good bye (the last will is not sent), waits at most `s` until that is on its way.
+  /// Disconnects in order (the last will is not sent), waits at most `s` until that is sent.
   void close(double s);
-  /// By another thread than the one that turns it: no new connection is begun, one that is being opened is cut short.
+  /// Called by another thread than the one that calls turn(): no new connection is begun, one that is being opened is
+  /// cancelled.
   void stop() { stopping_ = true; }
 
  private:
@@ -125,16 +126,15 @@ class Link {
   bool session_present_ = false;
   struct Waiting {
     int number;
-    std::uint64_t published;  ///< how many had been when it was
+    std::uint64_t published;  ///< number of messages published before it
     bool taken;
   };
   std::deque<Waiting> waiting_;  ///< of QoS 1 and 2, oldest first
   std::uint64_t published_ = 0;
   bool closing_ = false, corked_ = false, reading_ = false;
   Error last_;
-  std::shared_ptr<Lookup>
-      lookup_;  ///< of the broker's name: under way, or what came of it for the attempt that is being made
-  std::unique_ptr<Wire> wire_;  ///< while a connection is being opened or is open
+  std::shared_ptr<Lookup> lookup_;  ///< of the broker's name: under way, or its result for the present attempt
+  std::unique_ptr<Wire> wire_;      ///< while a connection is being opened or is open
   std::atomic<bool> stopping_{false};
 };
 

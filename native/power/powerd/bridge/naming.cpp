@@ -67,7 +67,7 @@ void append_level(std::string_view text, std::string& out) {
   std::size_t bad = first_bad_utf8(text);
   for (std::size_t at = 0; at < text.size(); ++at) {
     const auto c = static_cast<unsigned char>(text[at]);
-    // Of a text that is no UTF-8 all that is not ASCII: which byte is to blame nobody needs to know.
+    // All bytes that are not ASCII, if the text is no UTF-8: which byte is to blame nobody needs to know.
     if (c < 0x20 || c == 0x7f || c == '%' || c == '/' || c == '+' || c == '#' || (c >= 0x80 && bad != text.npos)) {
       out += '%';
       out += hex[c >> 4];

@@ -21,7 +21,7 @@ bool chosen(const std::vector<std::string>& patterns, std::string_view topic);
 
 /// One level of an MQTT topic: '%', '/', '+', '#', control characters and what is no UTF-8 as %XX; "" as "%".
 void append_level(std::string_view text, std::string& out);
-/// Back; false: is none that append_level() writes.
+/// The text of a level; false: append_level() writes no such level.
 bool level_text(std::string_view level, std::string& out);
 
 /// The sample's key fields as levels, '/' between them; nothing of types without a key.

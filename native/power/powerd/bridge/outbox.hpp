@@ -14,7 +14,7 @@
 
 namespace sonde::power::bridge {
 
-/// Of a sample.
+/// One stored sample.
 struct Entry {
   std::uint32_t topic = 0;  ///< index of the bridge's topics
   std::uint32_t bytes = 0;  ///< of the payload

@@ -1,6 +1,6 @@
 #pragma once
-/// Requests that come by MQTT, asked on the bus, and their replies. Nothing waits here: replies come from the clients'
-/// threads and lie in a queue until the bridge's own takes them.
+/// Requests that come by MQTT, forwarded to the bus, and their replies. Nothing waits here: replies come from the
+/// clients' threads and stay in a queue until the bridge's own thread takes them.
 
 #include <cstdint>
 #include <deque>
@@ -25,21 +25,22 @@ class Requests {
  public:
   struct Counts {
     std::uint64_t asked = 0, answered = 0, refused = 0, repeated = 0;
-    std::uint64_t forgotten = 0;     ///< orders whose answer made place: if one comes again, it is carried out again
+    std::uint64_t forgotten =
+        0;  ///< orders whose stored answers were dropped for room: a repeated one is carried out again
     std::uint64_t stored_bytes = 0;  ///< of orders and answers that are remembered
   };
-  /// `sets`: whether services that set something are served as well, to messages of a trusted link; where not,
-  /// `why_not`: the reason that the asker gets. `wake`: a reply is ready.
+  /// `sets`: whether services that set something are served as well, for messages of a trusted link; if not, `why_not`
+  /// is the reason in the reply. `wake`: called when a reply is ready.
   static std::unique_ptr<Requests> open(const std::shared_ptr<bus::Bus>& bus, const std::string& prefix, bool sets,
                                         std::string why_not, std::function<void()> wake, std::vector<Error>& troubles);
-  /// Calls that are under way are given up.
+  /// Cancels calls that are under way.
   ~Requests();
 
   std::vector<std::string> filters() const;
-  /// A message under PREFIX/request/. What is wrong with it is told in the reply, and returned: bridge.bad_request
-  /// (nobody can be answered), and the codes of payload_of_json().
+  /// A message under PREFIX/request/. An error is sent in the reply, and returned: bridge.bad_request (no reply is
+  /// possible), and the codes of payload_of_json().
   Result<void> take(const Received& message);
-  /// Replies that are there now.
+  /// Replies that are ready now.
   std::deque<Reply> replies();
   Counts counts() const;
   std::vector<std::string> services() const;

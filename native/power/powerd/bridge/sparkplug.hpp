@@ -26,7 +26,7 @@ class Sparkplug {
 
   Sparkplug(std::string group, std::string node);
 
-  /// Of the connection that is about to be made: `bd_seq` ties the death to the birth. 0 … 255.
+  /// For the connection that is about to be made: `bd_seq` ties the death to the birth. 0 … 255.
   std::string death_topic() const;
   std::string death(std::uint64_t bd_seq, std::int64_t now_ms) const;
   std::string command_filter() const;

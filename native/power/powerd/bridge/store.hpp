@@ -1,6 +1,6 @@
 #pragma once
-/// What a bridge keeps on disk, so that it survives its own kill -9 and a broker that is away: control messages that
-/// the broker has not acknowledged, and which messages have come already. Owner-thread.
+/// The bridge's data on disk, which survive its kill -9 and an absent broker: control messages that the broker has not
+/// acknowledged, and a record of received messages. Owner-thread.
 
 #include <cstdint>
 #include <map>
@@ -14,19 +14,19 @@
 
 namespace sonde::power::bridge {
 
-/// A file to which messages and acknowledgements are appended; it is written anew when it has grown to twice its bound.
-/// What a crash cut off at its end is left out.
+/// A file to which messages and acknowledgements are appended; it is rewritten when it has grown to twice its bound. A
+/// record that a crash cut off at its end is ignored.
 class Store {
  public:
   struct Message {
     std::string topic, origin, payload;
   };
-  /// Reads what an earlier bridge left. Errors: bridge.state (the folder or file, and why).
+  /// Reads what an earlier bridge left. Errors: bridge.state (the folder or file, and the reason).
   static Result<std::unique_ptr<Store>> open(const std::string& path, std::size_t most_bytes);
   ~Store();
 
-  /// It is on disk after the next sync(). Errors: bridge.store_full (what waits for the broker has no more place),
-  /// bridge.store_failed (the disk: the message is kept in memory all the same, and `number` given).
+  /// It is on disk after the next sync(). Errors: bridge.store_full (no room for more waiting messages),
+  /// bridge.store_failed (the disk: the message is still stored in memory, and `number` is set).
   Result<void> put(const Message& message, std::uint64_t& number);
   /// Errors: bridge.store_failed.
   Result<void> sync();
@@ -48,17 +48,17 @@ class Store {
   bool dirty_ = false;
 };
 
-/// The last 2^18 messages that came, by hash: a ring in a mapped file, which outlives the process without a system call
-/// a message.
+/// The last 2^18 received messages, by hash: a ring in a mapped file, which outlives the process without a system call
+/// for each message.
 class Seen {
  public:
-  /// In memory alone where the file cannot be had: `why` then says so.
+  /// Only in memory if the file cannot be used: then `why` gives the reason.
   static std::unique_ptr<Seen> open(const std::string& path, std::string& why);
   ~Seen();
   /// Whether it has been remembered.
   bool known(std::string_view origin, std::string_view topic) const;
-  /// When it has been dealt with, and not before: what is remembered is dropped if it comes again, also by the next
-  /// process.
+  /// Call it after the message was handled, not before: a remembered message is dropped if it comes again, also by the
+  /// next process.
   void remember(std::string_view origin, std::string_view topic);
 
  private:

@@ -1,7 +1,7 @@
 #pragma once
-/// The connection between libmosquitto and the broker. libmosquitto has a socket to this process; what the broker sends
-/// passes Packets first, and TLS is spoken here, so that both hold with TLS and without, and the broker has proved who
-/// it is before a password is handed to libmosquitto. Owner-thread.
+/// The connection between libmosquitto and the broker. libmosquitto has a socket to this process. Data from the broker
+/// pass Packets first, and TLS ends here. So the checks hold with and without TLS, and the broker proves its identity
+/// before libmosquitto gets a password. Owner-thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,28 +16,29 @@ struct ssl_ctx_st;
 
 namespace sonde::power::bridge {
 
-/// The settings of TLS, from files as they are now. An empty `ca`: none, and nullptr.
+/// The TLS settings, from the present files. An empty `ca`: no TLS, and nullptr.
 /// Error: bridge.bad_tls (a file that cannot be used).
 Result<std::shared_ptr<ssl_ctx_st>> tls_context(const std::string& ca, const std::string& certificate,
                                                 const std::string& key);
 
 class Wire {
  public:
-  /// `broker`: a connected socket that does not block, and belongs to the Wire. `host`: the name that the broker's
-  /// certificate has to have, where there is a context. Error: bridge.mqtt (no memory, no descriptor).
+  /// `broker`: a connected, non-blocking socket, which the Wire owns. `host`: the name that the broker's certificate
+  /// must have, if there is a context. Error: bridge.mqtt (no memory, no descriptor).
   static Result<std::unique_ptr<Wire>> make(int broker, std::shared_ptr<ssl_ctx_st> context, const std::string& host);
   ~Wire();
   Wire(const Wire&) = delete;
   Wire& operator=(const Wire&) = delete;
 
-  /// Goes on with the TLS handshake. Whether it is over; at once without TLS. Error: bridge.tls.
+  /// Continues the TLS handshake. True: it is complete; at once without TLS. Error: bridge.tls.
   Result<bool> shake();
-  /// TLS, and the broker's certificate is of the authority and for the name: as OpenSSL has it, not the configuration.
+  /// Whether TLS is used, with the broker's certificate signed by the authority and issued for the name: as OpenSSL
+  /// verified it, not as configured.
   bool proven() const;
 
   /// A port of 127.0.0.1 for libmosquitto, for one connection. Error: bridge.mqtt.
   Result<std::uint16_t> listen();
-  /// The connection of `socket`, which is libmosquitto's, and nobody else's. Error: bridge.mqtt.
+  /// Accepts the connection of libmosquitto's `socket`, and no other. Error: bridge.mqtt.
   Result<void> accept(int socket);
 
   int broker() const { return broker_; }
@@ -45,17 +46,17 @@ class Wire {
   /// The events that poll() has to wait for. `reads`: whether the broker may be read.
   short wants_of_broker(bool reads) const;
   short wants_of_near() const;
-  /// Whether in() has something to do that no socket shows.
+  /// Whether in() has work that no socket event shows.
   bool ready(bool reads) const;
-  /// Towards libmosquitto: one piece; `reads`: of what the broker has sent, too. Whether something moved.
+  /// Moves one piece towards libmosquitto; `reads`: including new data of the broker. Returns whether data moved.
   /// Error: bridge.bad_packet.
   Result<bool> in(bool reads);
-  /// Towards the broker, as far as it goes.
+  /// Moves data towards the broker, as far as possible.
   void out();
-  /// Passes on the last bytes of libmosquitto, while the broker is connected; the broker may close first.
+  /// Forwards the last bytes of libmosquitto, while the broker is connected; the broker may close first.
   void finish(std::int64_t until_ns);
   bool blocked() const { return out_at_ < out_.size(); }
-  /// Why the broker's side ended, where it did otherwise than in order; else its code is empty.
+  /// Why the broker's side ended, if it did not end in order; else its code is empty.
   const Error& why() const { return why_; }
 
  private:
@@ -69,11 +70,11 @@ class Wire {
   int broker_ = -1, near_ = -1, listener_ = -1;
   std::shared_ptr<ssl_ctx_st> context_;
   ssl_st* ssl_ = nullptr;
-  bool writes_first_ = false;  ///< TLS cannot go on before it has written
+  bool writes_first_ = false;  ///< TLS cannot continue before it has written
   bool over_ = false;          ///< the broker sends no more
-  bool shut_ = false;          ///< libmosquitto knows
+  bool shut_ = false;          ///< libmosquitto was notified
   bool near_over_ = false;     ///< libmosquitto writes no more
-  std::string in_, out_;       ///< on the way; what lies before the following places has gone
+  std::string in_, out_;       ///< data under way; bytes before the following positions have been moved
   std::size_t in_at_ = 0, out_at_ = 0;
   Packets from_broker_{Packets::From::broker}, from_bridge_{Packets::From::bridge};
   Error why_;

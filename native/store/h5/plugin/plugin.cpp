@@ -1,10 +1,10 @@
-// The plug-in that HDF5 finds in HDF5_PLUGIN_PATH. The connector itself is in a library of its own for each version of
-// HDF5 (sonde-h5-2.0.so …), because its tables differ between them; this one needs no HDF5 to be loaded and picks the
-// one that fits.
+// The plug-in that HDF5 finds in HDF5_PLUGIN_PATH. Its tables differ between versions of HDF5, so the connector is a
+// separate library for each version (sonde-h5-2.0.so …). This plug-in loads without HDF5, and picks the library that
+// fits.
 //
-// Two libraries, too, because of Python: it loads libhdf5 so that nobody else sees its names, and the connector's
-// references to HDF5's variables are resolved before any of its own code could change that. Here they can be: the
-// libhdf5 that is calling is made visible first, then the connector is loaded.
+// Python is another reason for two libraries. It loads libhdf5 with hidden symbols, and the connector's references to
+// HDF5's variables are resolved before any code of the connector can change that. The plug-in can: it first makes the
+// calling libhdf5 visible, and then loads the connector.
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -25,7 +25,7 @@ std::string own_folder() {
   return path.substr(0, path.rfind('/'));
 }
 
-// The core library among those that are loaded: not its high-level, C++ or Fortran companions, nor this plug-in.
+// Finds the core library among the loaded ones. Skips its high-level, C++ and Fortran companions, and this plug-in.
 int find_hdf5(dl_phdr_info* library, std::size_t, void* found) {
   const std::string path = library->dlpi_name ? library->dlpi_name : "";
   const auto file = path.substr(path.rfind('/') + 1);

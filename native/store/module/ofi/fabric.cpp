@@ -35,11 +35,11 @@ namespace {
 
 constexpr std::uint32_t api = FI_VERSION(1, 17);
 constexpr std::size_t queue_entries = 512;
-/// Each has 16 MiB of shared memory, of which the provider fills 4 to 8 at once, whatever sizes it is asked for (1.17).
+/// Each has 16 MiB of shared memory. The provider fills 4 to 8 MiB of it at once, whatever size is requested (1.17).
 constexpr int shm_ports_max = 64;
 std::atomic<int> shm_ports{0};
 
-/// libfabric 1.18 took the code of `net` into `tcp`.
+/// libfabric 1.18 moved the code of `net` into `tcp`.
 bool is_net(const std::string& provider) {
   return provider == "net" || (provider == "tcp" && FI_VERSION_GE(fi_version(), FI_VERSION(1, 18)));
 }
@@ -84,13 +84,14 @@ std::string pid_namespace() {
 
 std::string shm_stem() { return shm_prefix + std::to_string(::getuid()) + '-' + pid_namespace() + '-'; }
 
-/// `sockets` has a thread that spins for 10 ms after each message. With cores to spare that is fast; where they are few
-/// it takes them from the two that talk (4 ms a message on two cores). Whoever sets the variable has the say.
+/// `sockets` has a thread that spins for 10 ms after each message. That is fast if cores are idle; if they are few, the
+/// thread takes them from the two ends (4 ms a message on two cores). A user's own setting of the variable has
+/// priority.
 [[gnu::constructor]] void spare_the_cores() {
   if (::sysconf(_SC_NPROCESSORS_ONLN) < 8) ::setenv("FI_SOCKETS_PE_WAITTIME", "0", 0);
 }
 
-/// Errors go to the queue with their own call; it is what a failed receive at the peer's end looks like.
+/// Errors are read from the queue by a separate call. A failed receive at the peer also appears here.
 std::string queue_error(fid_cq* queue, const fi_cq_err_entry& entry) {
   char text[128];
   const char* more = fi_cq_strerror(queue, entry.prov_errno, entry.err_data, text, sizeof text);
@@ -99,8 +100,8 @@ std::string queue_error(fid_cq* queue, const fi_cq_err_entry& entry) {
   return why;
 }
 
-/// A peer's address for libfabric, which reads as many bytes as its format has, or up to a string's end, whatever the
-/// peer sent.
+/// A copy of a peer's address with padding: libfabric reads as many bytes as its format has, or up to a string's end,
+/// whatever the peer sent.
 std::vector<std::byte> padded(Bytes address) {
   std::vector<std::byte> out(address.begin(), address.end());
   out.resize(std::max(out.size() + 1, sizeof(sockaddr_storage)));
@@ -132,8 +133,8 @@ class FabricPort final : public Port {
       counted_ = true;
       if (++shm_ports > shm_ports_max)
         return Error{"store.fabric",
-                     "this process has " + std::to_string(shm_ports_max) +
-                         " connections over shared memory already, each of 8 MB",
+                     "this process already has " + std::to_string(shm_ports_max) +
+                         " connections over shared memory, each of 8 MB",
                      ""};
     }
     auto info = find();
@@ -149,7 +150,7 @@ class FabricPort final : public Port {
       fid_eq* events = nullptr;
       int r = fi_eq_open(fabric_.get(), &eq, &events, nullptr);
       if (r != 0) {
-        eq.wait_obj = FI_WAIT_UNSPEC;  // some have no queue without
+        eq.wait_obj = FI_WAIT_UNSPEC;  // some providers have no queue without it
         r = fi_eq_open(fabric_.get(), &eq, &events, nullptr);
       }
       if (r != 0) return failed(options_.provider, "open an event queue", r);
@@ -168,7 +169,7 @@ class FabricPort final : public Port {
     std::vector<std::byte> name(512);
     std::size_t size = name.size();
     if (const int r = fi_getname(listener_ ? &listener_->fid : &endpoint_->fid, name.data(), &size))
-      return failed(options_.provider, "say its address", r);
+      return failed(options_.provider, "report its address", r);
     name.resize(size);
     if (info_->addr_format == FI_ADDR_STR)
       if (const auto end = std::find(name.begin(), name.end(), std::byte{0}); end != name.end())
@@ -178,7 +179,8 @@ class FabricPort final : public Port {
 
   Result<void> set_peer(Bytes address) override {
     if (only_local(options_.provider) && !is_own_region(region_of(address)))
-      return Error{"store.no_provider", "the peer's shared memory is not this user's", "use another transport, as tcp"};
+      return Error{"store.no_provider", "the peer's shared memory is not this user's",
+                   "use another transport, such as tcp"};
     const int n = fi_av_insert(vector_.get(), padded(address).data(), 1, &peer_, 0, nullptr);
     if (n != 1) return failed(options_.provider, "take the peer's address", n < 0 ? n : -FI_EINVAL);
     return {};
@@ -212,7 +214,7 @@ class FabricPort final : public Port {
   Event event(Bytes* token) override {
     if (!events_) return Event::none;
     std::uint32_t kind = 0;
-    // The entry ends in an array of no length for what came with a request.
+    // The entry ends in an array without a length, for the data of a request.
     alignas(fi_eq_cm_entry) std::byte space[sizeof(fi_eq_cm_entry) + 256];
     const ssize_t n = fi_eq_read(events_.get(), &kind, space, sizeof space, 0);
     if (n == -FI_EAGAIN || n == -FI_EINTR || n == 0) return Event::none;
@@ -244,7 +246,7 @@ class FabricPort final : public Port {
     region.size = bytes;
     const std::uint64_t access = FI_SEND | FI_RECV | (options_.rma ? FI_READ : 0) | (remote ? FI_REMOTE_READ : 0);
     int r = -FI_ENOKEY;
-    for (int tries = 0; r == -FI_ENOKEY && tries < 8; ++tries) {  // a key that another region has
+    for (int tries = 0; r == -FI_ENOKEY && tries < 8; ++tries) {  // the key of another region
       const auto key = next_key();
       if (!key) return key.error();
       r = fi_mr_reg(domain_.get(), memory, bytes, access, 0, *key, 0, &region.mr, nullptr);
@@ -317,7 +319,7 @@ class FabricPort final : public Port {
       return 1;
     }
     if (got <= 0) {
-      // Anything but "nothing yet" concerns the queue itself.
+      // Any result except "nothing yet" concerns the queue itself.
       if (got == 0 || got == -FI_EAGAIN || got == -FI_EINTR) return 0;
       done[0] = {nullptr, 0, static_cast<int>(-got), fabric_error(static_cast<int>(-got))};
       return 1;
@@ -331,7 +333,7 @@ class FabricPort final : public Port {
   }
 
   void stop(bool shared) override {
-    // Memory that is bound to an endpoint has to go before it.
+    // Memory that is bound to an endpoint must be closed before it.
     if (shared || demands_.bind_mr) return;
     const OpenLock lock;
     endpoint_.reset();
@@ -347,8 +349,8 @@ class FabricPort final : public Port {
   }
 
   void settle() override {
-    // The region stays mapped at both ends; without its name nothing is left behind, however the processes end.
-    // The provider has added to the name it was given.
+    // The region stays mapped at both ends. Without its name nothing is left behind, however the processes end. The
+    // provider has extended the name that it was given.
     if (!only_local(options_.provider)) return;
     const auto own = address();
     if (!own) return;
@@ -356,7 +358,7 @@ class FabricPort final : public Port {
   }
 
  private:
-  /// Whoever reaches the endpoint may read remote memory by its key alone: one that can be guessed is none.
+  /// Anybody who reaches the endpoint can read remote memory with the key alone, so the key must be unpredictable.
   Result<std::uint64_t> next_key() {
     if (demands_.provider_key) return std::uint64_t{0};
     if (keys_left_ == 0) {
@@ -370,7 +372,7 @@ class FabricPort final : public Port {
 
   Result<Info> find() {
     Info hints = hints_for(options_.style, options_.rma);
-    if (!hints) return failed(options_.provider, "be asked for", -FI_ENOMEM);
+    if (!hints) return failed(options_.provider, "be queried", -FI_ENOMEM);
     // Providers free this with free().
     hints->fabric_attr->prov_name = ::strdup(options_.provider.c_str());
     std::string name;
@@ -395,12 +397,12 @@ class FabricPort final : public Port {
     if (r == -FI_ENODATA && flags && !only_local(options_.provider))
       r = fi_getinfo(api, nullptr, nullptr, 0, hints.get(), &found);  // hardware whose addresses are not IP addresses
     Info list(found);
-    if (r) return failed(options_.provider, "offer what is needed here", r);
-    // A name also matches those layered above it.
+    if (r) return failed(options_.provider, "offer the features that are needed here", r);
+    // A name also matches the providers layered above it.
     for (const fi_info* info = list.get(); info; info = info->next)
       if (info->fabric_attr->prov_name && options_.provider == info->fabric_attr->prov_name)
         return Info(fi_dupinfo(info));
-    return failed(options_.provider, "offer what is needed here", -FI_ENODATA);
+    return failed(options_.provider, "offer the features that are needed here", -FI_ENODATA);
   }
 
   void read_demands() {
@@ -413,9 +415,9 @@ class FabricPort final : public Port {
     demands_.bind_mr = mr & FI_MR_ENDPOINT;
     demands_.context = mode & (FI_CONTEXT | FI_CONTEXT2);
     demands_.receive_data = mode & FI_RX_CQ_DATA;
-    // FI_ORDER_STRICT, whose name libfabric 2 warns of.
+    // FI_ORDER_STRICT; libfabric 2 warns about that name.
     constexpr std::uint64_t strict = 0x1FF;
-    // Reliable datagrams of `net` lose the completions that are asked for one by one (1.17).
+    // Reliable datagrams of `net` lose completions that are requested one by one (1.17).
     demands_.in_order = options_.style == Style::msg && (info_->tx_attr->comp_order & strict);
     demands_.async_iov = mode & FI_ASYNC_IOV;
     demands_.inject = info_->tx_attr->inject_size;
@@ -444,9 +446,9 @@ class FabricPort final : public Port {
     attributes.size = queue_entries;
     attributes.format = FI_CQ_FORMAT_MSG;
     fid_cq* queue = nullptr;
-    // `net` never resets the signal of a queue with a descriptor, so that a sleeper would spin (1.17, 2.1). The
-    // descriptor of another queue, which nothing ever completes on, covers the domain's progress as well; and that
-    // costs no signal for each completion.
+    // `net` never resets the signal of a queue with a descriptor, so a sleeper would spin (1.17, 2.1). The descriptor
+    // of another queue, on which nothing ever completes, covers the domain's progress too, and costs no signal for each
+    // completion.
     const bool by_progress = is_net(options_.provider) && find_progress();
     if (!by_progress) {
       attributes.wait_obj = FI_WAIT_FD;
@@ -528,7 +530,7 @@ class FabricPort final : public Port {
   bool counted_ = false;
   int progress_fd_ = -1, fd_ = -1;
   Wait waiting_ = Wait::none;
-  std::array<std::uint64_t, 32> keys_{};  ///< random, so that not each costs a system call
+  std::array<std::uint64_t, 32> keys_{};  ///< random, in stock: not every key costs a system call
   std::size_t keys_left_ = 0;
   std::vector<std::byte> token_;
 };
@@ -575,8 +577,7 @@ std::string Demands::text() const {
 bool only_local(const std::string& provider) { return provider == "shm"; }
 
 bool trusts_strangers(const std::string& provider) {
-  // sm2 (libfabric 1.18 and later): all users of a host share one table in /dev/shm, and whoever makes it first owns
-  // it.
+  // sm2 (libfabric 1.18 and later): all users of a host share one table in /dev/shm, and its first creator owns it.
   return provider == "sockets" || provider.starts_with("udp") || provider.starts_with("sm2") ||
          provider.find("ofi_rxd") != std::string::npos;
 }
@@ -589,7 +590,7 @@ bool is_hardware(const std::string& provider) {
 
 std::vector<std::string> list_providers(Style style, bool rma) {
   const OpenLock lock;
-  // Under OpenLock. Asking costs milliseconds, and what a machine has it keeps.
+  // Under OpenLock. The query takes milliseconds, and its result does not change on a machine.
   static std::map<std::pair<Style, bool>, std::vector<std::string>> known;
   if (const auto found = known.find({style, rma}); found != known.end()) return found->second;
   const KeepSignals keep;
@@ -646,7 +647,7 @@ Result<void> fill_random(MutableBytes bytes) {
 }
 
 void retire(std::unique_ptr<Port> port, std::uint64_t pair) {
-  // Two ends in one process share the mapping of their memory: the first to go would take it from the other.
+  // Two ends in one process share the mapping of their memory: the first to close would take it from the other.
   static std::mutex mutex;
   static std::map<std::uint64_t, std::unique_ptr<Port>> waiting;
   std::unique_ptr<Port> other;

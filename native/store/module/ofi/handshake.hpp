@@ -1,5 +1,5 @@
 #pragma once
-/// What the two halves of a transport over libfabric read of each other's texts on the Control (transport.cpp has the
+/// Parses the texts that the two halves of a transport over libfabric exchange on the Control (transport.cpp has the
 /// whole exchange). Pure; any-thread.
 
 #include <charconv>
@@ -16,7 +16,7 @@
 
 namespace sonde::store::ofi {
 
-/// The version of the texts and of the messages after them. 1 had no word for it, and no tags.
+/// The version of the texts and of the messages after them. Version 1 sent no version number, and had no tags.
 constexpr int protocol = 2;
 
 inline std::string to_hex(Bytes bytes) {
@@ -28,7 +28,7 @@ inline std::string to_hex(Bytes bytes) {
   return text;
 }
 
-/// Nothing for a text that is not hexadecimal, two digits a byte.
+/// Empty for a text that is not hexadecimal with two digits a byte.
 inline std::vector<std::byte> from_hex(std::string_view text) {
   std::vector<std::byte> bytes;
   if (text.size() % 2) return bytes;
@@ -41,7 +41,7 @@ inline std::vector<std::byte> from_hex(std::string_view text) {
   return bytes;
 }
 
-/// The number that a text has under a name; `otherwise` where it has none, or something else.
+/// The number under a name in a text; `otherwise` if the name is missing, or the value is not a number.
 inline std::int64_t number_in(const wire::Text& text, std::string_view name, std::int64_t otherwise) {
   const std::string_view value = wire::text_value(text, name);
   std::int64_t result = otherwise;
@@ -51,27 +51,27 @@ inline std::int64_t number_in(const wire::Text& text, std::string_view name, std
   return result;
 }
 
-/// Why the other side cannot be talked to; empty: it can.
+/// The reason why this side cannot talk to the other; empty: it can.
 inline std::string unlike(const wire::Text& text, const char* who) {
   const std::int64_t spoken = number_in(text, "protocol", 1);
   if (spoken == protocol) return {};
   return std::string("the ") + who + " speaks version " + std::to_string(spoken) +
-         " of the transports over libfabric, and this is version " + std::to_string(protocol) +
+         " of the transports over libfabric, but this is version " + std::to_string(protocol) +
          ": run the same version of Sonde on both sides, or the transport tcp";
 }
 
-/// The receives that the peer keeps posted.
+/// The receives that the peer has posted at all times.
 struct Receives {
   std::size_t count = 0, bytes = 0;
 };
 
-/// Error: store.bad_frame, where messages could not be made for them.
+/// Error: store.bad_frame, if messages do not fit into them.
 inline Result<Receives> receives_in(const wire::Text& text) {
   constexpr std::int64_t count_min = 4, count_max = 4096, bytes_min = 4096, bytes_max = 64 << 20;
   const std::int64_t count = number_in(text, "buffers", 0), bytes = number_in(text, "bytes", 0);
   if (count < count_min || count > count_max || bytes < bytes_min || bytes > bytes_max)
     return Error{"store.bad_frame",
-                 "the peer keeps " + std::to_string(count) + " receives of " + std::to_string(bytes) +
+                 "the peer posts " + std::to_string(count) + " receives of " + std::to_string(bytes) +
                      " bytes; at least 4 of 4096 are needed",
                  "both sides must run the same version of Sonde"};
   return Receives{static_cast<std::size_t>(count), static_cast<std::size_t>(bytes)};

@@ -1,4 +1,4 @@
-// The engine of every ofi transport: messages, credits, reassembly, remote reads, waiting.
+// The engine of all ofi transports: messages, credits, reassembly, remote reads, waiting.
 #include "store/module/ofi/link.hpp"
 
 #include <poll.h>
@@ -22,26 +22,25 @@ namespace sonde::store::ofi {
 
 namespace {
 
-constexpr std::size_t part_room = 512u << 10;  // taken at once for a frame that comes in parts
+constexpr std::size_t part_room = 512u << 10;  // reserved at once for a frame that comes in parts
 constexpr std::size_t header_bytes = sizeof(MessageHeader);
-constexpr std::size_t slot_bytes = 32u << 10;  ///< of a message's own memory, header included
-constexpr std::size_t copy_bytes =
-    8u << 10;  ///< what is left of a frame and no longer is copied: cheaper than a vector
-constexpr std::size_t enrol_bytes = 64u << 10;  ///< pieces from here on are worth a registration of their own
-constexpr std::size_t eager_bytes = 64u << 10;  ///< so much is held back by send() before it goes out by itself
+constexpr std::size_t slot_bytes = 32u << 10;  ///< a message's own memory, header included
+constexpr std::size_t copy_bytes = 8u << 10;   ///< the rest of a frame up to this size is copied: cheaper than a vector
+constexpr std::size_t enrol_bytes = 64u << 10;  ///< larger pieces are worth their own registration
+constexpr std::size_t eager_bytes = 64u << 10;  ///< send() holds back at most this much before it sends
 constexpr std::size_t messages_max = 32, messages_for_control = 4;
 constexpr std::size_t silent_most = 7;  ///< every eighth message completes
 constexpr std::uint32_t control_reserve = 2;
-constexpr std::int64_t gone_grace_ns = 100'000'000;  ///< for what a dead peer's last messages may still be in
+constexpr std::int64_t gone_grace_ns = 100'000'000;  ///< time for a dead peer's last messages to arrive
 constexpr std::int64_t linger_ns = 250'000'000,
                        linger_most_ns =
-                           1'000'000'000;  ///< at the end: for a peer that takes nothing; for one that does
+                           1'000'000'000;  ///< at the end: for a peer that reads nothing; for one that reads
 constexpr std::int64_t recent_ns = 1'000'000'000;
 constexpr std::int64_t bell_poll_first_ns = 10'000'000, bell_poll_most_ns = 50'000'000;
 constexpr unsigned look_every = 256;
 constexpr std::int64_t untold_most_ns = 5'000'000;
-/// Of the trial: rounds, the first of which does not count; tries in a row; how long it goes on at most, and before
-/// some rounds.
+/// For the trial: rounds, the first of which does not count; operations in a row; the most time in all, and the time
+/// after which no further round begins.
 constexpr int trial_rounds = 12, trial_rounds_min = 4, trial_row = 2;
 constexpr std::int64_t trial_usual_ns = 30'000'000, trial_longest_ns = 1'000'000'000;
 
@@ -50,7 +49,7 @@ Error lost(const std::string& provider, const std::string& why) {
           "see the server's log; the next batch connects again"};
 }
 
-/// A lie of the tenth message, in the field that a test chose: what a broken or hostile peer sends, which has the key.
+/// Falsifies the tenth message in the field that a test chose: it simulates a broken or hostile peer that has the key.
 void spoil(MessageHeader& header, int lie) {
   switch (lie) {
     case 1: header.bytes = 0xffff'ffff; break;
@@ -59,7 +58,7 @@ void spoil(MessageHeader& header, int lie) {
     case 4: header.sequence += 100; break;
     case 5: header.magic = 0; break;
     case 6: header.released += 7; break;
-    // Whose lengths are then those of a frame.
+    // The header's lengths are then read as those of a frame.
     default: header.kind = static_cast<std::uint8_t>(MessageKind::announce);
   }
 }
@@ -73,10 +72,10 @@ struct OfiLink::Memory {
 };
 
 struct OfiLink::Buffer {
-  Context context;  // first: the provider hands back its address
+  Context context;  // first: the provider returns its address
   std::byte* at = nullptr;
   std::size_t taken = 0;  ///< bytes after the header that were delivered
-  bool owed = false;      ///< the peer is to be told when it is posted again
+  bool owed = false;      ///< the peer must be informed when it is posted again
   MessageHeader header;
 };
 
@@ -93,14 +92,14 @@ struct OfiLink::Message {
   std::array<iovec, 8> pieces;
   std::array<void*, 8> descriptors;
   std::size_t n = 0, bytes = 0;
-  std::vector<std::shared_ptr<Frame>> frames;  ///< whose memory this message refers to
-  std::vector<Region> regions;                 ///< of this operation only
-  std::vector<Message*> covers;                ///< that are done when this one is
-  std::uint32_t number = 0;                    ///< of an announcement
+  std::vector<std::shared_ptr<Frame>> frames;  ///< frames with memory that this message refers to
+  std::vector<Region> regions;                 ///< for this operation only
+  std::vector<Message*> covers;                ///< messages that are done when this one is
+  std::uint32_t number = 0;                    ///< number of an announcement
   bool announced = false, complete = false, released = false;
 };
 
-/// Data of an announced frame on its way here.
+/// Data of an announced frame that is arriving.
 struct OfiLink::Reading {
   struct Step {
     Context context;  // first, as above
@@ -111,13 +110,12 @@ struct OfiLink::Reading {
   wire::Header header;
   Bytes table;
   bool placed = false;
-  std::vector<iovec>
-      scatter;  ///< where the data goes from `own`, where there are too many places for reads of their own
+  std::vector<iovec> scatter;  ///< destinations of the data in `own`, if there are too many for separate reads
   std::vector<std::unique_ptr<Step>> steps;
   std::size_t posted = 0, outstanding = 0;
 };
 
-/// Takes the trial's frames. Client and server are told apart by what they get: only a server is asked.
+/// Receives the trial's frames. The kind of frame shows which side this is: only a server gets requests.
 struct OfiLink::Trial final : Sink {
   enum Id : std::uint64_t { data, data_end, fetch_by_message, fetch_by_rma, taken, over };
 
@@ -130,12 +128,12 @@ struct OfiLink::Trial final : Sink {
   void frame(Link&, const wire::Header& h, Bytes, Bytes bytes, bool placed) override;
   void closed(Link&, const Error*) override {}
   bool fits(const wire::Header& h) const { return h.data_bytes <= memory->size() - got; }
-  /// Each side waits for the other's answer before it goes on: nobody has answers made that pile up here.
-  static Error too_early() { return bad_message("a trial goes on before its answer was taken"); }
+  /// Each side waits for the other's answer before it continues, so no unread answers can pile up here.
+  static Error too_early() { return bad_message("a trial continues before its answer was read"); }
 
   OfiLink& own;
   Sink* users;
-  /// Sent from, and copied to: what a server reads, a client asks for, and a backend takes.
+  /// Source and destination of the data: what a server reads, a client requests, and a backend stores.
   std::shared_ptr<std::vector<std::byte>> memory = std::make_shared<std::vector<std::byte>>(wire::data_bytes_max);
   std::size_t got = 0;
   bool asks = false, done = false, left = false;
@@ -143,11 +141,12 @@ struct OfiLink::Trial final : Sink {
 };
 
 BufferPlan plan_buffers(const Demands& demands, std::size_t frame_data) {
-  // Pinned memory is dear; a thousand connections share it. Elsewhere a page that no message ever filled is not there.
+  // Pinned memory is scarce, and a thousand connections share it. With other providers a page that no message ever
+  // filled uses no memory.
   const std::size_t most = std::clamp<std::size_t>(demands.receives / 2, 4, 16);
   if (demands.local_mr) return {most, 32u << 10};
-  // A frame of the usual size fits into one. Few of the large ones: they are filled in turn, and should stay in a
-  // cache.
+  // A frame of the usual size fits into one buffer. There are few large buffers, because they are filled in turn and
+  // should stay in a cache.
   const std::size_t bytes = std::min(frame_data, wire::data_bytes_max) + (16u << 10);
   return {std::min(most, std::max<std::size_t>(6, (2u << 20) / bytes)), bytes};
 }
@@ -168,10 +167,10 @@ OfiLink::~OfiLink() {
 
 void OfiLink::shut() {
   if (!port_) return;
-  // Some providers read a peer's memory whether it is still the one that was announced or not: whoever reads from here
-  // on is to see that this end is gone, and with it what was announced.
+  // Some providers read a peer's memory even when it is no longer the announced memory. A peer that reads from now on
+  // must see that this end is closed, and its announcements with it.
   if (!announcements_.empty()) ::shutdown(control_.fd(), SHUT_WR);
-  // First the operations, then the registrations they use, then the domain these belong to, then the memory.
+  // The order is: operations, then the registrations that they use, then the domain of these, then the memory.
   port_->stop(agreement_.one_process);
   for (auto& message : messages_) {
     for (Region& region : message->regions) port_->strike(region);
@@ -234,7 +233,7 @@ Result<void> OfiLink::prepare(const Agreement& agreement) {
     buffer->context.op = Context::Op::receive;
     buffer->at = receive_memory_->base + k * agreement_.own_bytes;
     if (!post_receive(*buffer))
-      return Error{"store.fabric", "'" + provider_ + "' takes no more than " + std::to_string(k) + " receives",
+      return Error{"store.fabric", "'" + provider_ + "' accepts no more than " + std::to_string(k) + " receives",
                    "choose another provider"};
   }
   return {};
@@ -263,7 +262,7 @@ Result<void> OfiLink::greet(Deadline deadline) {
     if (deadline.passed())
       return Error{"store.timed_out", "no greeting over '" + provider_ + "' in time",
                    "the provider may be blocked between these hosts; try another"};
-    // Nothing is known yet about who has a core: be gentle.
+    // It is not known yet which side has a core, so the wait is gentle.
     const timespec pause{0, 20'000};
     ::nanosleep(&pause, nullptr);
   }
@@ -282,7 +281,8 @@ void OfiLink::send(Outgoing frame) {
   queued_bytes_ += entry->bytes;
   queue_.push_back(std::move(entry));
   if (queued_bytes_ < eager_bytes) return;
-  // Whoever makes a long answer does not come by here to look: what the peer gave back meanwhile keeps it busy.
+  // A side that makes a long answer does not reach the check below. It can use the buffers that the peer has returned
+  // meanwhile.
   if (announcements_.size() >= announcements_max || !credit_left(false)) collect();
   pump();
 }
@@ -290,7 +290,7 @@ void OfiLink::send(Outgoing frame) {
 void OfiLink::flush() {
   if (closed_ || queue_.empty()) return;
   pump();
-  // Whoever sleeps without a descriptor said so before its last look at the queue; this look is ours.
+  // A peer that sleeps without a descriptor announced that before its last look at the queue; this is our look.
   if (port_->waiting() == Wait::none) collect();
 }
 
@@ -353,7 +353,7 @@ OfiLink::Message* OfiLink::build() {
   const std::size_t most = agreement_.peer_bytes - header_bytes;
   const Frame& frame = *queue_.front();
   if (!options_.gather) {
-    // One piece a message: the header, the table, a segment.
+    // One piece in each message: the header, the table, a segment.
     std::size_t at = frame.sent, piece = 0;
     const std::size_t head = frame.out.head.size();
     if (at < wire::header_bytes) {
@@ -399,7 +399,7 @@ template <typename Use> static void each_piece(const Outgoing& out, std::size_t 
   }
 }
 
-/// Small frames, one behind the other, as many as there are and fit.
+/// Small frames, one behind the other, as many as are waiting and fit.
 void OfiLink::build_copies(Message& m) {
   const std::size_t room = std::min(slot_bytes, agreement_.peer_bytes);
   std::size_t at = header_bytes;
@@ -415,7 +415,7 @@ void OfiLink::build_copies(Message& m) {
     frame_done(m);
   }
   if (at == header_bytes) {
-    // What the peer takes at once is less than one small frame.
+    // The peer's largest message is smaller than one small frame.
     build_large(m, std::min(queue_.front()->bytes - queue_.front()->sent, agreement_.peer_bytes - header_bytes));
     return;
   }
@@ -423,13 +423,13 @@ void OfiLink::build_copies(Message& m) {
   m.bytes = at - header_bytes;
 }
 
-/// A piece of one frame, from where it lies if the provider takes so many vectors, else gathered.
+/// A piece of one frame: sent from its place if the provider supports that many vectors, else gathered.
 void OfiLink::build_large(Message& m, std::size_t bytes) {
   const std::shared_ptr<Frame> frame = queue_.front();
   const std::size_t vectors = std::min(demands_.iovs, m.pieces.size());
   std::size_t in_slot = header_bytes, n = 1;
   bool in_place = true;
-  // The frame's head, and whatever small pieces come before the first large one, travel with the message's header.
+  // The frame's head, and the small pieces before the first large one, are sent with the message's header.
   each_piece(frame->out, frame->sent, bytes, [&](Bytes part) {
     if (!in_place) return;
     if (n == 1 && part.size() <= copy_bytes && in_slot + part.size() <= slot_bytes) {
@@ -447,7 +447,7 @@ void OfiLink::build_large(Message& m, std::size_t bytes) {
       if (m.large.size < header_bytes + bytes) {
         port_->strike(m.large.region);
         free_memory(m.large);
-        // The peer's word alone is no reason to pin memory.
+        // A number from the peer alone is no reason to pin memory.
         const std::size_t usual = std::min(agreement_.peer_bytes, wire::data_bytes_max);
         if (auto ok = allocate(m.large, header_bytes + std::max(bytes, usual)); !ok) return fail(ok.error());
       }
@@ -481,7 +481,7 @@ void OfiLink::build_large(Message& m, std::size_t bytes) {
   if (frame->sent == frame->bytes) frame_done(m);
 }
 
-/// Head and table now, the data when the peer reads it. False: not this frame, not now.
+/// Head and table are sent now, the data when the peer reads it. False: this frame cannot be announced now.
 bool OfiLink::build_announcement(Message& m) {
   const std::shared_ptr<Frame> frame = queue_.front();
   const std::size_t head = frame->out.head.size(), data = frame->bytes - head;
@@ -553,7 +553,7 @@ bool OfiLink::post(Message* m) {
     stalled_ = m;
     return false;
   }
-  // Everything that counts is written at the last moment, so that what the provider refused may be overtaken.
+  // All counts are written at the last moment, so that another message may overtake one that the provider refused.
   m->header.bytes = static_cast<std::uint32_t>(m->bytes);
   m->header.sequence = sent_;
   m->header.given = given_;
@@ -568,7 +568,7 @@ bool OfiLink::post(Message* m) {
     injected = r == 0;
   }
   if (!injected) {
-    // A copy needs no word of its own: its memory is used again once a later message is done.
+    // A copy needs no completion of its own: its memory is used again after a later message has completed.
     silent = demands_.in_order && m->frames.empty() && m->regions.empty() && !m->announced && !options_.await &&
              silent_.size() < std::min(silent_most, demands_.sends / 4);
     r = port_->send(m->pieces.data(), m->descriptors.data(), m->n, &m->context, !silent);
@@ -604,12 +604,13 @@ bool OfiLink::post(Message* m) {
 }
 
 void OfiLink::seal(Message& m) {
-  // Only of copies: memory of the caller's, which it may change against all rules, is to damage its frame alone.
+  // Only copied bytes are sealed. If a caller breaks the rules and changes its memory meanwhile, only its own frame is
+  // damaged.
   const Bytes copied(static_cast<const std::byte*>(m.pieces[0].iov_base) + header_bytes,
                      m.pieces[0].iov_len - header_bytes);
   constexpr std::size_t units_most = std::numeric_limits<decltype(MessageHeader::sealed)>::max();
   const std::size_t most = std::min(copied.size(), m.announced ? units_most * seal_unit : sealed_most);
-  // A piece that is followed by others ends anywhere; where it ends the message, so does what is sealed.
+  // A piece with others after it may end anywhere. If it ends the message, the sealed part ends there too.
   m.header.sealed = static_cast<std::uint8_t>(m.n == 1 ? (most + seal_unit - 1) / seal_unit : most / seal_unit);
   if (agreement_.lie && messages_sent_ == 9) spoil(m.header, agreement_.lie);
   const std::uint64_t number = messages_sent_ + (m.header.sequence - sent_);
@@ -623,7 +624,7 @@ void OfiLink::rouse() {
   control_.ring();
 }
 
-/// A message without content. False: not now.
+/// Sends a message without content. False: not now.
 bool OfiLink::say(MessageKind kind) {
   if (failure_ || !credit_left(true)) return false;
   Message* message = take_message(true);
@@ -658,12 +659,12 @@ std::size_t OfiLink::collect() {
       Context* context = done[k].context;
       if (done[k].error) {
         if (context) context->busy = false;
-        // The peer knows how long a message may be. Whoever else can reach the endpoint sends longer ones, or ends in
-        // the middle of one; that the peer is gone says its Control.
+        // The peer knows the maximum length of a message. Other processes that can reach the endpoint send longer
+        // messages, or stop in the middle of one. The Control shows whether the peer is gone.
         if (context && context->op == Context::Op::receive && agreement_.style == Style::rdm)
           drop(*reinterpret_cast<Buffer*>(context));
         else if (done[k].error == FI_ETRUNC)
-          fail(bad_message("a message over '" + provider_ + "' is longer than was agreed"));
+          fail(bad_message("a message over '" + provider_ + "' is longer than agreed"));
         else lose(done[k].why);
         continue;
       }
@@ -740,7 +741,7 @@ void OfiLink::arrived(Buffer& buffer, std::size_t bytes) {
   }
 }
 
-/// What concerns the Link itself is taken at once; the rest waits for deliver().
+/// Handles messages for the Link itself at once; the others wait for deliver().
 void OfiLink::in_turn(Buffer& buffer) {
   ++next_sequence_;
   ++taken_;
@@ -756,7 +757,7 @@ void OfiLink::in_turn(Buffer& buffer) {
       return;
     case MessageKind::hello: hello_ = true; break;
     case MessageKind::asleep:
-      // What was sent after the peer's last look it has not seen, and it will not look again by itself.
+      // The peer has not seen messages that were sent after its last look, and will not look again by itself.
       if (h.seen != sent_ || (reading_ && reading_->outstanding)) control_.ring();
       else peer_asleep_ = true;
       break;
@@ -794,7 +795,7 @@ int OfiLink::deliver() {
   return frames;
 }
 
-/// True: the whole message is used up.
+/// True: the whole message is used.
 bool OfiLink::take_stream(Buffer& buffer, int& frames) {
   while (buffer.taken < buffer.header.bytes) {
     if (!receiving_ || closed_ || poisoned_) return false;
@@ -820,7 +821,7 @@ bool OfiLink::take_stream(Buffer& buffer, int& frames) {
   return true;
 }
 
-/// A frame over several messages: takes what this one has of it. False: an error, or deliveries are to stop.
+/// A frame over several messages: uses the part in this one. False: an error, or deliveries should stop.
 bool OfiLink::continue_part(Buffer& buffer, int& frames) {
   const std::byte* at = buffer.at + header_bytes + buffer.taken;
   std::size_t left = buffer.header.bytes - buffer.taken;
@@ -866,7 +867,7 @@ bool OfiLink::continue_part(Buffer& buffer, int& frames) {
         for (const iovec& place : places_) room += place.iov_len;
         if (room != part_header_.data_bytes) {
           fail({"store.internal",
-                "a frame's places hold " + std::to_string(room) + " bytes, its data has " +
+                "a frame's buffers hold " + std::to_string(room) + " bytes, its data has " +
                     std::to_string(part_header_.data_bytes),
                 "please report this"});
           return false;
@@ -876,7 +877,7 @@ bool OfiLink::continue_part(Buffer& buffer, int& frames) {
         place_left_ = room;
       } else {
         part_need_ = head + part_header_.data_bytes;
-        part_.reserve(std::min(part_need_, part_room));  // the header's claim is borne out by what comes
+        part_.reserve(std::min(part_need_, part_room));  // memory grows with the data, not the header's claim
       }
       return true;
     }
@@ -892,7 +893,7 @@ bool OfiLink::continue_part(Buffer& buffer, int& frames) {
                placed ? Bytes{} : bytes.subspan(head), placed);
   if (whole.capacity() <= 2 * wire::data_bytes_max && part_.empty()) {
     whole.clear();
-    part_.swap(whole);  // its room serves the next
+    part_.swap(whole);  // its memory is used for the next frame
   }
   return true;
 }
@@ -919,7 +920,7 @@ bool OfiLink::take_announcement(Buffer& buffer, int& frames) {
     for (const iovec& place : places) room += place.iov_len;
     if (reading->placed && room != h.data_bytes) {
       fail({"store.internal",
-            "a frame's places hold " + std::to_string(room) + " bytes, its data has " + std::to_string(h.data_bytes),
+            "a frame's buffers hold " + std::to_string(room) + " bytes, its data has " + std::to_string(h.data_bytes),
             "please report this"});
       return false;
     }
@@ -967,15 +968,15 @@ bool OfiLink::take_announcement(Buffer& buffer, int& frames) {
     reading_ = std::move(reading);
   }
   post_reads();
-  // Over shared memory what was posted is done: whoever came back for it later would have been around the whole event
-  // loop.
+  // Over shared memory a posted operation is already done. Otherwise its completion would only be seen after a whole
+  // turn of the event loop.
   if (!poisoned_ && reading_->outstanding) collect();
-  // Or the peer has to move it, which it does not do asleep (libfabric 2.1).
+  // Otherwise the peer must make progress, which it does not do asleep (libfabric 2.1).
   if (reading_->outstanding) rouse();
   if (poisoned_ || reading_->posted < reading_->steps.size() || reading_->outstanding) return false;
   const std::unique_ptr<Reading> reading = std::move(reading_);
   for (auto& step : reading->steps) port_->strike(step->region);
-  // The peer ends its Control before it lets go of memory that it announced: what was read may be anything by now.
+  // The peer ends its Control before it frees announced memory: the data just read may be invalid.
   if (pollfd end{control_.fd(), POLLRDHUP, 0};
       ::poll(&end, 1, 0) > 0 && end.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) {
     fail(lost(provider_, "the peer ended while its memory was read"));
@@ -1012,9 +1013,9 @@ void OfiLink::post_reads() {
 
 // ---- the trial of messages and remote reads
 
-// The trial sends frames the way use sends them: cut as there, announced and registered one by one, delivered by the
-// same turns, of data that the peer has just written. A shorter way, a read of memory that both ends made ready once,
-// would leave out what tells one way from the other where they are close.
+// The trial sends frames in the same way as normal use: cut in the same way, announced and registered one by one,
+// delivered by the same turns, with data that the peer has just written. A shorter test, such as a read of memory that
+// both ends prepared once, would omit the costs that decide between the two ways where they are close.
 
 void OfiLink::Trial::frame(Link&, const wire::Header& h, Bytes, Bytes bytes, bool placed) {
   if (h.id == taken) {
@@ -1023,13 +1024,13 @@ void OfiLink::Trial::frame(Link&, const wire::Header& h, Bytes, Bytes bytes, boo
     left = true;
     own.receiving_ = false;
   } else if (h.id == fetch_by_message || h.id == fetch_by_rma) {
-    if (h.timeout_ms > memory->size()) return own.fail(bad_message("a trial of too much"));
+    if (h.timeout_ms > memory->size()) return own.fail(bad_message("a trial of too many bytes"));
     if (own.queued_bytes_) return own.fail(too_early());
-    // Written anew, as by a backend: this core has it then, and the peer's has not.
+    // Written again, as a backend does: then the data is in this core's cache, and not in the peer's.
     std::memset(memory->data(), ++fill, h.timeout_ms);
     own.trial_send(h.timeout_ms, h.id == fetch_by_rma);
   } else if (h.id == data || h.id == data_end) {
-    if (!fits(h)) return own.fail(bad_message("a trial of too much"));
+    if (!fits(h)) return own.fail(bad_message("a trial of too many bytes"));
     if (!placed && h.data_bytes) std::memcpy(memory->data() + got, bytes.data(), h.data_bytes);
     got += h.data_bytes;
     if (h.id == data) return;
@@ -1120,13 +1121,13 @@ Result<Thresholds> OfiLink::measure_rma(Deadline deadline) {
   const auto enough = [&](int round) {
     return now_ns() - begin > (round < trial_rounds_min ? trial_longest_ns : trial_usual_ns);
   };
-  // The first round faults memory in, and where processors are few it finds both ends their own.
+  // The first round faults memory in. Where processors are few, both ends get their own in it.
   for (int round = 0; round < trial_rounds && !enough(round); ++round)
     for (int fetch = 0; fetch < 2; ++fetch)
       for (std::size_t s = 0; s < sizes.size() && !enough(round); ++s) {
         std::array<std::int64_t, 2> took{};
-        // Which comes first changes: nothing is to depend on it. Each goes several times in a row, as in use, and the
-        // first brings into the caches what this way needs there.
+        // The order changes, so that no result depends on it. Each way runs several times in a row, as in use; its
+        // first run fills the caches.
         for (int k = 0; k < 2; ++k) {
           const bool by_rma = (k + round) % 2;
           if (auto ok = try_one(fetch, sizes[s], by_rma); !ok) return ok.error();
@@ -1146,7 +1147,7 @@ Result<Thresholds> OfiLink::measure_rma(Deadline deadline) {
 Result<void> OfiLink::end_trial(Deadline deadline) {
   send(trial_frame(0, 0, Trial::over));
   flush();
-  // The server lets go of what it announced when it hears this.
+  // The server frees its announcements when it gets this.
   bool sent = false;
   while (!(sent = queue_.empty() && !stalled_)) {
     collect();
@@ -1168,13 +1169,13 @@ void OfiLink::leave_trial() {
 
 // ---- the state of the Link
 
-/// The stream makes no sense any more: nothing of it is delivered.
+/// The stream is invalid from here: nothing more of it is delivered.
 void OfiLink::fail(Error error) {
   poisoned_ = true;
   if (!failure_) failure_ = std::move(error);
 }
 
-/// The way is broken: what came over it before counts.
+/// The connection is broken: messages received before that count.
 void OfiLink::lose(const std::string& why) {
   if (!failure_) failure_ = lost(provider_, why);
 }
@@ -1193,7 +1194,7 @@ void OfiLink::look_after() {
   if (!peer_gone_ns_ && !control_.heard()) peer_gone_ns_ = now_ns();
 }
 
-/// Delivers what came, and sends what it made possible. Number of frames delivered.
+/// Delivers received messages, and sends those that this made possible. Returns the number of frames delivered.
 int OfiLink::move() {
   for (std::size_t k = unposted_.size(); k-- > 0;)
     if (post_receive(*unposted_[k])) {
@@ -1203,8 +1204,8 @@ int OfiLink::move() {
   const int frames = deliver();
   if (closed_) return frames;
   pump();
-  // Half of what the peer waits for: told on purpose, where no message told it on its way. The rest is told before a
-  // sleep.
+  // Half of the buffers that the peer waits for are reported by a message of their own, if no other message reported
+  // them. The rest is reported before a sleep.
   if (given_ - given_told_ >= std::max<std::size_t>(1, agreement_.own_buffers / 2) ||
       released_ - released_told_ >= announcements_max / 2)
     say(MessageKind::credit);
@@ -1214,7 +1215,7 @@ int OfiLink::move() {
 int OfiLink::progress() {
   if (closed_) return 0;
   const std::size_t got = collect();
-  // After a sleep that no completion ended; where a bell may have ended it; now and then.
+  // After a sleep that no completion ended; if a bell may have ended it; and now and then.
   if ((armed_ && (got == 0 || port_->waiting() == Wait::none)) || control_spoke_ || ++turns_ % look_every == 0 ||
       failure_) {
     look_after();
@@ -1231,9 +1232,9 @@ int OfiLink::progress() {
     const Error error = *failure_;
     close_now(&error);
     shut();
-    // A read of a peer's memory may never complete once the peer is gone (libfabric 2.1, over tcp).
+    // A read of a peer's memory may never complete after the peer is gone (libfabric 2.1, over tcp).
   } else if (peer_gone_ns_ && (arrived_.empty() || reading_) && now_ns() - peer_gone_ns_ > gone_grace_ns) {
-    const Error error = lost(provider_, "the peer ended without a word");
+    const Error error = lost(provider_, "the peer ended without a goodbye");
     close_now(&error);
     shut();
   }
@@ -1256,7 +1257,7 @@ short OfiLink::wait_events() const { return POLLIN; }
 bool OfiLink::arm() {
   if (closed_) return true;
   armed_ = true;
-  // What has a descriptor shows on it whatever comes from the peer, but not what completed while it was posted.
+  // A descriptor shows everything that comes from the peer, but not operations that completed while they were posted.
   if (((port_->waiting() == Wait::none || !looked_) && collect()) || anything_to_deliver()) return false;
   if (stalled_) pump();
   if (port_->waiting() != Wait::none) {
@@ -1271,8 +1272,8 @@ bool OfiLink::arm() {
     untold_ns_ = 0;
     return true;
   }
-  // A peer that does not know of a sleep ends it only by chance. One that takes nothing for so long is stopped, or
-  // means harm.
+  // If the peer does not know that this side sleeps, only chance ends the sleep. A peer that reads nothing for so long
+  // has stopped, or is hostile.
   const std::int64_t now = now_ns();
   if (!untold_ns_) untold_ns_ = now;
   return now - untold_ns_ > untold_most_ns;
@@ -1317,8 +1318,8 @@ void OfiLink::say_goodbye() {
   const bool recent = begin - last_sent_ns_ < recent_ns;
   std::int64_t moved = begin;
   bool said = false;
-  // What was taken is to arrive, if the peer takes it; and a socket that closes with something unread throws away what
-  // it had sent. An idle connection has neither.
+  // Accepted frames must arrive, if the peer reads them; and a socket that closes with unread data discards what it had
+  // sent. An idle connection has neither.
   for (unsigned turn = 0;; ++turn) {
     if (collect()) moved = now_ns();
     if (failure_ || peer_gone_ns_) return;
@@ -1331,7 +1332,7 @@ void OfiLink::say_goodbye() {
       continue;
     }
     if (said && drained && (bye_seen_ || !recent)) break;
-    // Buffers that wait here for a delivery that will not come are credits the peer may need to go on.
+    // Buffers that wait here for a delivery that never comes are credits that the peer may need to continue.
     for (Buffer* buffer : arrived_) give_back(*buffer);
     arrived_.clear();
     if (given_ - given_told_ >= std::max<std::size_t>(1, agreement_.own_buffers / 2)) say(MessageKind::credit);
@@ -1350,15 +1351,16 @@ LinkInfo OfiLink::info() const {
   std::string detail =
       std::to_string(agreement_.own_buffers) + " receives of " + std::to_string(agreement_.own_bytes >> 10) + " KiB";
   detail += ", inject " + std::to_string(demands_.inject) + " B, " + std::to_string(demands_.iovs) + " vectors";
-  if (const std::string modes = demands_.text(); !modes.empty()) detail += ", honours " + modes;
+  if (const std::string modes = demands_.text(); !modes.empty()) detail += ", supports " + modes;
   if (agreement_.transport == "ofi-rma") {
     detail +=
         agreement_.rma_from < 0 ? ", never by RMA" : ", by RMA from " + std::to_string(agreement_.rma_from) + " B";
     if (agreement_.rma_from >= 0 && frames_sent_)
       detail += " (" + std::to_string(frames_by_rma_) + " of " + std::to_string(frames_sent_) + " frames)";
   }
-  if (dropped_) detail += ", " + std::to_string(dropped_) + " messages of others dropped";
-  if (!options_.gather) detail += options_.await ? ", a send a piece, each awaited" : ", a send a piece";
+  if (dropped_) detail += ", " + std::to_string(dropped_) + " messages from other processes dropped";
+  if (!options_.gather)
+    detail += options_.await ? ", one send for each piece, each awaited" : ", one send for each piece";
   return {agreement_.transport, provider_, detail};
 }
 

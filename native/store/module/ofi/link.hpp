@@ -1,22 +1,25 @@
 #pragma once
-/// Frames over a Port. The frames are a byte stream, cut into messages that each begin with a MessageHeader; a message
+/// Frames over a Port. The frames are a byte stream, cut into messages that each begin with a MessageHeader. A message
 /// holds several small frames or a piece of a large one. Owner-thread.
 ///
-/// Receives. A fixed number of buffers is always posted; each side counts what the other has given back, so that no
-/// message ever meets an endpoint without a buffer. Counts ride on every message; one is sent on purpose when half are
-/// owed. Memory. What messages are copied into, and what they are received into, is registered once and for the life of
-/// the Link. Memory of the caller is registered for each operation, where the provider asks for that: nothing here
-/// outlives the mapping it was made for (a provider's own cache of registrations watches the mappings, and makes this
-/// cheap). Remote memory. A frame with at least `rma_from` bytes of data can be announced instead: the peer reads the
-/// data and says so by a count.
-/// Tags. Whoever finds the endpoint of some providers can send to it. So each message has a tag that only the peer can
-/// make, by a key that the two halves exchanged over the Control. What has another is not the peer's: it is dropped and
-/// counted (foreign_messages()), and nothing else happens. The tag covers the header, the message's number in 64 bits,
-/// and of the content what `sealed` says: what is copied anyway, up to sealed_most bytes, and of an announcement all
-/// that names memory. More would cost more than it keeps out: who cannot read the traffic has no message with a tag to
-/// put other data into, and who can reads the keys on the Control as well.
-/// Sleep. Where the provider has nothing to sleep on, a sleeper says so in a message, then looks once more. The peer
-/// looks at its queue once after each flush. One of the two sees the other, and the peer rings the Control.
+/// Receives. A fixed number of buffers is always posted. Each side counts the buffers that the other has returned, so
+/// no message ever reaches an endpoint without a buffer. The counts are in every message; if half of the buffers are
+/// not yet reported, a message is sent for that purpose.
+/// Memory. The buffers for copies and for receives are registered once, for the life of the Link. Memory of the caller
+/// is registered for each operation, if the provider demands that: no registration outlives the mapping that it was
+/// made for (a provider's own cache of registrations watches the mappings, and makes this cheap).
+/// Remote memory. A frame with at least `rma_from` bytes of data can be announced instead: the peer reads the data and
+/// confirms it by a count.
+/// Tags. With some providers any process that finds the endpoint can send to it. So each message has a tag that only
+/// the peer can make, with a key that the two halves exchanged over the Control. A message with another tag is not the
+/// peer's: it is dropped and counted (foreign_messages()), with no other effect. The tag covers the header, the
+/// message's number in 64 bits, and the part of the content that `sealed` gives: the bytes that are copied anyway, up
+/// to sealed_most, and in an announcement everything that names memory. A longer tag would cost more than it protects:
+/// an attacker who cannot read the traffic has no message with a tag to put other data into, and one who can read it
+/// also reads the keys on the Control.
+/// Sleep. If the provider has no descriptor to sleep on, a sleeper announces its sleep in a message, then looks once
+/// more. The peer looks at its queue once after each flush. One of the two sees the other, and the peer rings the
+/// Control.
 
 #include <array>
 #include <cstddef>
@@ -34,33 +37,32 @@
 
 namespace sonde::store::ofi {
 
-/// What both halves agreed on over the Control.
+/// The values that both halves agreed on over the Control.
 struct Agreement {
   std::string transport;        ///< "ofi-msg" …
-  std::size_t own_buffers = 0;  ///< receives that this side keeps posted
-  std::size_t own_bytes = 0;    ///<   and their size
+  std::size_t own_buffers = 0;  ///< receives that this side always has posted
+  std::size_t own_bytes = 0;    ///< and their size
   std::size_t peer_buffers = 0;
   std::size_t peer_bytes = 0;
-  std::uint64_t token = 0;       ///< of a connection, and for retire()
-  SipKey own_key{}, peer_key{};  ///< of what this side sends, and of what it gets
+  std::uint64_t token = 0;       ///< for a connection, and for retire()
+  SipKey own_key{}, peer_key{};  ///< for sent messages, and for received ones
   Style style = Style::msg;
   int lie = 0;                 ///< for tests: which field of the tenth message to spoil; 0: none
-  bool one_process = false;    ///< both ends, over memory that they share
-  std::size_t frame_data = 0;  ///< what frames usually hold at most
+  bool one_process = false;    ///< both ends are in this process, and share memory
+  std::size_t frame_data = 0;  ///< usual maximum of a frame's data
   std::int64_t rma_from = -1;  ///< -1: never
 };
 
 struct BufferPlan {
   std::size_t count, bytes;
 };
-/// How many receives of what size: large ones where memory that is never touched costs nothing, small where it is
-/// pinned.
+/// Number and size of the receives: large ones if untouched memory costs nothing, small ones if memory is pinned.
 BufferPlan plan_buffers(const Demands& demands, std::size_t frame_data);
 
-/// Least sizes from which the peer reads data by RMA faster than it takes it from messages; -1: it never does.
+/// The smallest sizes from which the peer reads data faster by RMA than from messages; -1: it never does.
 struct Thresholds {
-  std::int64_t used = -1;    ///< where it lies, as a server does what is written
-  std::int64_t placed = -1;  ///< copied to its place, as a client does what it reads
+  std::int64_t used = -1;    ///< used in place, as a server uses written data
+  std::int64_t placed = -1;  ///< copied to its place, as a client does with read data
 };
 
 class OfiLink final : public Link {
@@ -70,23 +72,22 @@ class OfiLink final : public Link {
   OfiLink(const OfiLink&) = delete;
   OfiLink& operator=(const OfiLink&) = delete;
 
-  /// Allocates, registers and posts what is received into. The endpoint must be there, not yet connected.
+  /// Allocates, registers and posts the receive buffers. The endpoint must exist, and not be connected yet.
   Result<void> prepare(const Agreement& agreement);
-  /// Both ends say hello; after it the Link is open. Client and server call it at the same time.
+  /// Both ends say hello; then the Link is open. Client and server call it at the same time.
   Result<void> greet(Deadline deadline);
-  /// From here to leave_trial() frames are the trial's own. Both ends call it before they greet each other.
+  /// From here to leave_trial() frames belong to the trial. Both ends call it before they greet each other.
   void enter_trial();
-  /// Client: moves data both ways, by messages and by remote reads, as use does; the server must serve(). Error: the
-  /// way broke, or the deadline passed; the Link is of no use then.
+  /// Client: moves data in both directions, by messages and by remote reads, as normal use does; the server must
+  /// serve(). Error: the connection broke, or the deadline passed; the Link is unusable then.
   Result<Thresholds> measure_rma(Deadline deadline);
-  /// Server: what the client's trial asks for. One step, without waiting. What comes after the trial is left for
-  /// progress().
+  /// Server: answers the client's trial. One step, without waiting. Messages after the trial are left for progress().
   void serve();
-  /// Server: the trial is over, or the way is broken.
+  /// Server: whether the trial is over, or the connection broken.
   bool served() const;
-  /// Client: tells the server that it is over, whether anything was tried or not. Error: as above.
+  /// Client: informs the server that the trial is over, also if nothing was tried. Error: as above.
   Result<void> end_trial(Deadline deadline);
-  /// Frames are the Sink's again.
+  /// From here frames go to the Sink again.
   void leave_trial();
   void set_rma_from(std::int64_t bytes) { agreement_.rma_from = bytes; }
   std::int64_t rma_from() const { return agreement_.rma_from; }
@@ -125,9 +126,9 @@ class OfiLink final : public Link {
   void frame_done(Message& message);
   bool post(Message* message);
   bool say(MessageKind kind);
-  /// Writes the header into the message, with the tag of both.
+  /// Writes the header into the message, with a tag over both.
   void seal(Message& message);
-  /// Wakes a peer that said it sleeps.
+  /// Wakes a peer that has announced its sleep.
   void rouse();
   Message* take_message(bool control);
   void recycle(Message* message);
@@ -173,14 +174,14 @@ class OfiLink final : public Link {
   std::unique_ptr<Memory> receive_memory_;
   std::vector<std::unique_ptr<Buffer>> buffers_;
   std::deque<Buffer*> arrived_;  ///< in order of sequence, without gaps
-  std::vector<Buffer*> early_;   ///< came before their turn
+  std::vector<Buffer*> early_;   ///< out of order, waiting for their turn
   std::vector<Buffer*> unposted_;
-  std::uint32_t next_sequence_ = 0;  ///< of the message that joins arrived_ next
+  std::uint32_t next_sequence_ = 0;  ///< sequence of the next message in arrived_
   std::uint64_t taken_ = 0;          ///< the same, in 64 bits
   std::uint32_t given_ = 0, given_told_ = 0;
   std::uint32_t released_ = 0, released_told_ = 0;
   bool receiving_ = true;
-  std::vector<std::byte> part_;  ///< header, table and perhaps data of a frame that came in pieces so far
+  std::vector<std::byte> part_;  ///< header, table and perhaps data of an incomplete frame
   bool part_known_ = false, part_placed_ = false;
   wire::Header part_header_;
   std::size_t part_need_ = 0;
@@ -194,14 +195,14 @@ class OfiLink final : public Link {
   std::size_t queued_bytes_ = 0;
   std::vector<std::unique_ptr<Message>> messages_;
   std::vector<Message*> idle_;
-  std::vector<Message*> silent_;  ///< posted without a completion of their own, since the last that has one
+  std::vector<Message*> silent_;  ///< posted without a completion of their own, since the last one with a completion
   Message* stalled_ = nullptr;    ///< built, but the provider was full
   std::size_t in_flight_ = 0;
   std::unique_ptr<Memory> send_memory_;
   std::uint32_t sent_ = 0;  ///< messages, hello included
   std::uint32_t peer_given_ = 0;
   std::uint32_t peer_released_ = 0, announced_ = 0;
-  std::deque<Message*> announcements_;  ///< whose data the peer has not read yet
+  std::deque<Message*> announcements_;  ///< the peer has not read their data yet
   std::int64_t last_sent_ns_ = 0;
 
   // state
@@ -214,7 +215,7 @@ class OfiLink final : public Link {
   bool poisoned_ = false;
   unsigned turns_ = 0;
   Spin spin_;
-  std::int64_t untold_ns_ = 0;  ///< since when the peer, which takes nothing, cannot be told of a sleep
+  std::int64_t untold_ns_ = 0;  ///< since then the peer reads nothing, and cannot be informed of a sleep
   std::uint32_t received_ = 0;  ///< messages taken from the queue
   std::uint64_t frames_sent_ = 0, frames_by_rma_ = 0;
   std::uint64_t messages_sent_ = 0;  ///< sent_, in 64 bits

@@ -1,4 +1,4 @@
-// Trying a provider for real, in a process that may hang or crash without harm.
+// Tries a provider in a separate process, which may hang or crash without harm.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -34,17 +34,17 @@ namespace {
 
 constexpr double limit_s = 6;
 constexpr std::int64_t doubt_ns =
-    60'000'000'000;  ///< after which what did not work is tried again: the machine may have been overloaded
+    60'000'000'000;  ///< a failed provider is tried again after this time: the machine may have been overloaded
 constexpr int warm_up = 20;
 constexpr std::size_t round_trips = 200;
-/// On a busy machine each round trip waits for a core twice: fewer of them say as well that the provider works.
+/// On a busy machine each round trip waits for a core twice. Fewer round trips also show that the provider works.
 constexpr int warm_up_least = 2;
 constexpr std::size_t round_trips_least = 5;
 constexpr std::int64_t enough_ns = 1'500'000'000;
 constexpr std::size_t large_bytes = 600'000;
 
 std::string probe_program() {
-  // Another program in its place is how a test shows one that hangs.
+  // A test sets another program here to simulate a provider that hangs.
   if (const char* program = std::getenv("SONDE_OFI_PROBE"); program && *program) return program;
   Dl_info info;
   if (!::dladdr(reinterpret_cast<const void*>(&probed), &info)) return {};
@@ -52,7 +52,8 @@ std::string probe_program() {
   return path.substr(0, path.rfind('/') + 1) + "sonde-ofi-probe";
 }
 
-/// Output of `program arguments…`, which is killed with all it started at the deadline. Never waits longer.
+/// The output of `program arguments…`. At the deadline the program and all that it started are killed. Never waits
+/// longer.
 struct Ran {
   std::string output, why;
 };
@@ -105,11 +106,11 @@ Ran run(const std::string& program, std::vector<std::string> arguments, Deadline
     if (ran.output.find('\n') != std::string::npos) break;
   }
   ::close(ends[0]);
-  // The group is gone for sure before its leader is waited for.
+  // The group is certainly gone before its leader is waited for.
   ::kill(-pid, SIGKILL);
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
-  if (ran.output.empty()) ran.why = late ? "no answer within the deadline: it hangs" : "its trial ended without a word";
+  if (ran.output.empty()) ran.why = late ? "no answer within the deadline: it hangs" : "its trial ended without output";
   return ran;
 }
 
@@ -189,7 +190,7 @@ int probe_here(Flavour flavour, const Candidate& candidate) {
     PairControl control(other);
     ProbeSink sink(true);
     (void)list_providers(candidate.style,
-                         false);  // libfabric wakes up, which takes longest, while it does so over there too
+                         false);  // libfabric's start takes longest: it runs in both processes at once
     auto first = control.receive(deadline);
     if (!first) ::_exit(1);
     {
@@ -279,7 +280,7 @@ Found probed(Flavour flavour, const Candidate& candidate, Deadline deadline) {
   if (cut_short) limit = deadline;
   const Ran ran = run(probe_program(),
                       {name_of(flavour), candidate.provider, candidate.style == Style::msg ? "msg" : "rdm"}, limit);
-  // Its processes are dead now, and what they named with them.
+  // Its processes are dead now, and so are the names that they created.
   sweep_shared_memory();
   const std::string line = ran.output.substr(0, ran.output.find('\n'));
   if (line.starts_with("ok ")) {
@@ -290,7 +291,7 @@ Found probed(Flavour flavour, const Candidate& candidate, Deadline deadline) {
   } else {
     found.why = line.starts_with("no ") ? line.substr(3) : ran.why.empty() ? line : ran.why;
   }
-  // A trial that had too little time says nothing about the provider.
+  // A trial with too little time shows nothing about the provider.
   if (found.works || !cut_short) {
     entry->done = true;
     entry->at_ns = now_ns();
@@ -301,7 +302,7 @@ Found probed(Flavour flavour, const Candidate& candidate, Deadline deadline) {
 
 }  // namespace sonde::store::ofi
 
-/// The door for the probe program: `sonde-ofi-probe TRANSPORT PROVIDER msg|rdm`.
+/// The entry point for the probe program: `sonde-ofi-probe TRANSPORT PROVIDER msg|rdm`.
 extern "C" int sonde_ofi_probe(int argc, char** argv) {
   using namespace sonde::store::ofi;
   if (argc != 4) return 2;

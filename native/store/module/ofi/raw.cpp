@@ -1,16 +1,16 @@
-// Requests are a stream of messages, the first with a header of the lengths; answers are without one. How long messages
-// are at most is measured at the begin: providers differ, and what is wanted is the most that they give.
-// Each end posts its receives in the order in which messages come: the n-th message is in the n-th of them, whenever
-// its completion is told. The server's receives go round in a small memory, the client's into the memory of its caller.
+// Requests are a stream of messages; the first has a header with the lengths. Answers have no header. The best message
+// length is measured at the beginning: providers differ, and the goal is the highest rate that they reach. Each end
+// posts its receives in the order in which messages come: the n-th message is in the n-th receive, whenever its
+// completion is reported. The server's receives use a small memory in turn, the client's the memory of its caller.
 //
 //   client                     server
 //   'T' n style provider  -->  opens a Port
 //                         <--  'A' n format address    or 'N' n reason, and the client tries its next
 //   'G' address           -->  … connects …
 //                         <--  'R' n                   or 'N' n reason
-//   exchanges, to see whether it works, and with which messages best; 'X' --> where it does not
+//   exchanges, to see whether it works, and with which messages best; 'X' --> if it does not
 //
-// n numbers the attempts: an answer to one that was given up is left alone.
+// n numbers the attempts: an answer to an attempt that was given up is ignored.
 #include "store/module/ofi/raw.hpp"
 
 #include <poll.h>
@@ -43,21 +43,21 @@ struct Lengths {
   std::uint64_t out, in, piece;
 };
 
-/// A message that is posted. The provider hands back the address of its first member.
+/// A message that is posted. The provider returns the address of its first member.
 struct Slot {
   Context context;
   iovec pieces[2];
   void* descriptors[2];
-  std::size_t bytes = 0;  ///< that came
+  std::size_t bytes = 0;  ///< received bytes
   bool busy = false;
 };
 
-// Where things lie in the memory of an end.
+// The layout of an end's memory.
 constexpr std::size_t receive_bytes = piece_max + sizeof(Lengths);
 constexpr std::size_t header_at = window * receive_bytes, joined_at = header_at + sizeof(Lengths),
                       send_at = joined_at + receive_bytes, own_bytes = send_at + piece_max;
 
-/// Either end.
+/// Client or server.
 class End {
  public:
   End(std::unique_ptr<Port> port, Control& control, RawBells& bells, int self)
@@ -71,14 +71,14 @@ class End {
   ~End() {
     port_->stop(false);
     for (Region& region : regions_) port_->strike(region);
-    port_.reset();  // before the memory that is posted
+    port_.reset();  // before the posted memory
   }
   End(const End&) = delete;
   End& operator=(const End&) = delete;
 
   Port& port() const { return *port_; }
 
-  /// Once the endpoint is there.
+  /// Call it when the endpoint exists.
   Result<void> prepare(MutableBytes memory) {
     if (!port_->demands().local_mr) return {};
     for (const MutableBytes bytes : {MutableBytes(own_), memory}) {
@@ -96,10 +96,10 @@ class End {
     return posted(slot, [&] { return port_->receive(at, bytes, region_of(at), &slot.context); });
   }
 
-  /// head: what goes before, in the same message.
+  /// head: bytes that are sent first, in the same message.
   Result<void> post_send(const std::byte* head, std::size_t head_bytes, const std::byte* at, std::size_t bytes) {
     const Demands& demands = port_->demands();
-    // What is small enough goes at once and needs no completion.
+    // A small message is sent at once and needs no completion.
     std::byte small[256];
     if (head_bytes + bytes <= std::min(demands.inject, sizeof small)) {
       if (head_bytes) std::memcpy(small, head, head_bytes);
@@ -138,7 +138,7 @@ class End {
     return wait([&] { return sending_ == 0; });
   }
 
-  /// Looks for completions until `done`.
+  /// Polls for completions until `done`.
   template <typename Done> Result<void> wait(Done done, bool idle = false) {
     const auto over = [&] {
       collect();
@@ -153,7 +153,7 @@ class End {
       if (found) break;
       const std::int64_t now = now_ns();
       if (!idle && now - begin > patience_ns)
-        return fail({"store.timed_out", "the other end of '" + port_->provider() + "' said nothing for 30 s", ""});
+        return fail({"store.timed_out", "the other end of '" + port_->provider() + "' sent nothing for 30 s", ""});
       sleep(now - begin);
       spin_.slept(now_ns() - now);
     }
@@ -199,7 +199,7 @@ class End {
 
   void ring() {
     if (port_->waiting() != Wait::none) return;
-    std::atomic_thread_fence(std::memory_order_seq_cst);  // what was sent is there before the sleeper looks once more
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // the sent data is visible before the sleeper looks once more
     if (bells_.asleep[1 - self_].exchange(0)) control_.ring();
   }
 
@@ -214,7 +214,7 @@ class End {
         bells_.asleep[self_] = 0;
         return;
       }
-      // What the provider has to do for a message on its way rings no bell.
+      // The provider's work on a message that is being sent rings no bell.
       most_ns = sending_ ? 1'000'000 : std::clamp<std::int64_t>(waited_ns, 1'000'000, 50'000'000);
     } else {
       if (!looked_ || !port_->may_sleep()) return;
@@ -255,7 +255,7 @@ class RawClient final : public RawEnd {
   const std::string& provider() const override { return end_.port().provider(); }
   std::size_t piece() const override { return piece_; }
 
-  /// Takes the messages with which much data is fastest, there and back.
+  /// Chooses the message length with which a large exchange is fastest.
   Result<void> choose_pieces(MutableBytes memory) {
     std::array<std::int64_t, pieces_tried.size()> best_ns;
     best_ns.fill(std::numeric_limits<std::int64_t>::max());
@@ -272,7 +272,7 @@ class RawClient final : public RawEnd {
   }
 
   Result<void> exchange(std::size_t out, std::size_t in, MutableBytes memory) override {
-    // A case of less than a message has the rest in memory of our own.
+    // For a case of less than a message the data comes from our own memory.
     const MutableBytes from = memory.size() < std::min(out, piece_) ? end_.send_memory() : memory;
     const MutableBytes into =
         memory.size() < std::min(in, piece_) ? MutableBytes(end_.receive_place(0), piece_max) : memory;
@@ -305,7 +305,7 @@ class RawClient final : public RawEnd {
   }
 
  private:
-  /// Pieces of a memory, one behind the other, from the begin again where no whole one is left.
+  /// Pieces of a memory, one behind the other; again from the beginning when no whole piece is left.
   struct Way {
     MutableBytes memory;
     std::size_t piece, at = 0;
@@ -318,7 +318,7 @@ class RawClient final : public RawEnd {
   };
   std::size_t piece_ = pieces_tried.front();
   std::array<Slot, window> receives_;
-  End end_;  // goes first: what is posted lies in the slots
+  End end_;  // destroyed first: the slots are posted
 };
 
 Result<void> connected(Control& control, Port& port, Event wanted, Deadline deadline) {
@@ -331,7 +331,7 @@ Result<void> connected(Control& control, Port& port, Event wanted, Deadline dead
       return Error{"store.timed_out", "'" + port.provider() + "' did not connect in time", "choose another provider"};
     pollfd wait{control.fd(), POLLIN, 0};
     if (::poll(&wait, 1, 1) <= 0) continue;
-    // It gave up, or was connected first and says so: then the event is on its way.
+    // The peer gave up, or was connected first and reports that: then the event is on its way.
     const timespec pause{0, 1'000'000};
     ::nanosleep(&pause, nullptr);
     if (++spoken > 1000)
@@ -381,7 +381,7 @@ Result<std::unique_ptr<RawEnd>> attempt(Control& control, RawBells& bells, const
   if (!offer) return given_up(offer.error());
   PortOptions how = options_of(candidate);
   std::uint32_t format = 0;
-  if (rest(*offer).size() < sizeof format) return given_up({"store.fabric", "the other end makes no sense", ""});
+  if (rest(*offer).size() < sizeof format) return given_up({"store.fabric", "the other end sent an invalid offer", ""});
   std::memcpy(&format, rest(*offer).data(), sizeof format);
   const Bytes address = rest(*offer).subspan(sizeof format);
   if (candidate.style == Style::msg) {
@@ -435,7 +435,7 @@ Result<std::unique_ptr<RawEnd>> connect(Control& control, RawBells& bells, const
                "leave raw-ofi out"};
 }
 
-/// Until the client is gone, or tries another provider.
+/// Serves until the client is gone, or tries another provider.
 Result<void> answer(Control& control, RawBells& bells, const Candidate& candidate, std::uint8_t number) {
   const Deadline deadline = Deadline::in_s(answer_s);
   auto port = Port::open(options_of(candidate));
@@ -496,7 +496,7 @@ void serve(Control& control, RawBells& bells) {
   while (true) {
     const auto request = control.receive(Deadline{});
     if (!request) return;
-    if (!is(*request, 'T') || (*request).size() < 4) continue;  // what is left of an attempt that failed
+    if (!is(*request, 'T') || (*request).size() < 4) continue;  // a remnant of an attempt that failed
     const std::string text(text_of(rest(*request)));
     const Candidate candidate{text.substr(1), text[0] == 'm' ? Style::msg : Style::rdm};
     const auto number = std::to_integer<std::uint8_t>((*request)[1]);

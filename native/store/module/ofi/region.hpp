@@ -1,5 +1,6 @@
 #pragma once
-/// Which regions of /dev/shm another process may have this one map over the provider shm. Pure but for the look at one.
+/// Decides which regions of /dev/shm another process may have this one map over the provider shm. Pure except for the
+/// check of one region.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -14,7 +15,7 @@ namespace sonde::store::ofi {
 
 constexpr const char* shm_prefix = "sonde-ofi-";
 
-/// The name of the region that an address of the provider leads to.
+/// The name of the region that an address of the provider points to.
 inline std::string region_of(std::span<const std::byte> address) {
   if (address.empty()) return {};
   const auto* text = reinterpret_cast<const char*>(address.data());
@@ -23,9 +24,9 @@ inline std::string region_of(std::span<const std::byte> address) {
   return name;
 }
 
-/// Whether it is this user's, and one as the other end of this transport makes them. The provider maps it for writing,
-/// and believes what is in it, also which process' memory it is to read: anybody else's would borrow this user's
-/// rights.
+/// Whether it is this user's, and of the form that the other end of this transport makes. The provider maps the region
+/// for writing, and trusts its contents, including the number of the process whose memory it reads: with another user's
+/// region this process would lend that user its rights.
 inline bool is_own_region(const std::string& name) {
   if (!name.starts_with(shm_prefix) || name.find('/') != std::string::npos) return false;
   const int fd = ::open(("/dev/shm/" + name).c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC);

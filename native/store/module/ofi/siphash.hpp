@@ -1,8 +1,7 @@
 #pragma once
-/// SipHash-2-4, a keyed hash of short texts: who does not have the key can neither foresee nor forge its 64 bits. Pure;
-/// any-thread.
-/// Source: J.-P. Aumasson, D. J. Bernstein, "SipHash: a fast short-input PRF", INDOCRYPT 2012, section 2 and appendix
-/// A.
+/// SipHash-2-4, a keyed hash of short texts: without the key its 64 bits can be neither predicted nor forged. Pure;
+/// any-thread. Source: J.-P. Aumasson, D. J. Bernstein, "SipHash: a fast short-input PRF", INDOCRYPT 2012, section 2
+/// and appendix A.
 
 #include <array>
 #include <bit>
@@ -13,10 +12,10 @@
 
 namespace sonde::store::ofi {
 
-/// 16 bytes from the kernel's random numbers.
+/// 16 random bytes from the kernel.
 using SipKey = std::array<std::byte, 16>;
 
-/// Takes a text in pieces, and gives its hash at the end.
+/// Takes a text in pieces, and returns its hash at the end.
 class SipHash {
  public:
   explicit SipHash(const SipKey& key) {
@@ -46,7 +45,7 @@ class SipHash {
     std::memcpy(word_.data(), at, left);
   }
 
-  /// Once: what is added after it means nothing.
+  /// Call it once: bytes added after it have no effect.
   std::uint64_t end() {
     const std::size_t held = bytes_ % word_bytes;
     std::memset(word_.data() + held, 0, word_bytes - held);

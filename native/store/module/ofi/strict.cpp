@@ -25,12 +25,12 @@ struct Enrolled {
   int in_use;
 };
 
-/// Of all strict Ports, since a remote key has to be found by the other end.
+/// Shared by all strict Ports, because the other end must find a remote key.
 std::mutex table_mutex;
 std::map<std::uint64_t, Enrolled> table;
 std::uint64_t last_handle = 0;
 
-constexpr std::uint64_t key_mask = 0x5a5a'a5a5'0000'0000;  ///< keys of the provider's choice: no caller can guess them
+constexpr std::uint64_t key_mask = 0x5a5a'a5a5'0000'0000;  ///< the provider chooses the keys: no caller can guess them
 constexpr unsigned char pattern = 0xc7;
 
 void complain(const std::string& what) { std::fprintf(stderr, "strict fabric: %s\n", what.c_str()); }
@@ -84,13 +84,13 @@ class StrictPort final : public Port {
   }
 
   Result<Region> enrol(void* memory, std::size_t bytes, bool remote) override {
-    if (bytes == 0) return refuse("memory of no bytes is registered");
+    if (bytes == 0) return refuse("memory of 0 bytes is registered");
     const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
     const auto begin = reinterpret_cast<std::uintptr_t>(memory) / page * page;
     std::vector<unsigned char> pages((reinterpret_cast<std::uintptr_t>(memory) + bytes - begin + page - 1) / page);
     if (::mincore(reinterpret_cast<void*>(begin), reinterpret_cast<std::uintptr_t>(memory) + bytes - begin,
                   pages.data()) != 0)
-      return refuse("memory is registered that is not allocated");
+      return refuse("unallocated memory is registered");
     auto below = below_->enrol(memory, bytes, remote);
     if (!below) return below;
     const std::lock_guard lock(table_mutex);
@@ -165,7 +165,7 @@ class StrictPort final : public Port {
       const std::lock_guard lock(table_mutex);
       const auto found = table.find(key ^ key_mask);
       if (found == table.end() || !found->second.alive || !found->second.remote) {
-        complain("remote memory is read by a key that nobody gave");
+        complain("remote memory is read with an unknown key");
         forget(context);
         return -FI_EINVAL;
       }
@@ -190,17 +190,17 @@ class StrictPort final : public Port {
       if (!done[k].context) continue;
       const auto found = flying_.find(done[k].context);
       if (found == flying_.end()) {
-        complain("an operation completes that was not posted");
+        complain("an operation completes that was never posted");
         continue;
       }
       const auto* bytes = reinterpret_cast<const unsigned char*>(&done[k].context->space);
-      // Those before it that were not to complete are complete with it.
+      // Earlier operations without a completion of their own are complete with it.
       if (const auto covered = covers_.find(done[k].context); covered != covers_.end()) {
         for (Context* context : covered->second) forget(context);
         covers_.erase(covered);
       }
       if (scribble_ && !std::all_of(bytes, bytes + sizeof(fi_context2), [](unsigned char c) { return c == pattern; }))
-        complain("the context of an operation was touched before it completed");
+        complain("the context of an operation was changed before it completed");
       for (std::size_t p = 0; p < found->second.n; ++p)
         if (std::memcmp(&found->second.where[p], &found->second.pieces[p], sizeof(iovec)) != 0)
           complain("the vectors of an operation were changed before it completed");
@@ -231,11 +231,11 @@ class StrictPort final : public Port {
   bool begin(const iovec* pieces, void** descriptors, std::size_t n, Context* context, void** real) {
     const std::lock_guard lock(table_mutex);
     if (n == 0 || n > demands_.iovs) {
-      complain(std::to_string(n) + " vectors where " + std::to_string(demands_.iovs) + " are allowed");
+      complain(std::to_string(n) + " vectors, but at most " + std::to_string(demands_.iovs) + " are allowed");
       return false;
     }
     if (!context || flying_.contains(context)) {
-      complain("a context is used again before its operation completed");
+      complain("a context is reused before its operation completed");
       return false;
     }
     Flying flying{};
@@ -272,7 +272,7 @@ class StrictPort final : public Port {
     return result;
   }
 
-  /// Under table_mutex.
+  /// Call it with table_mutex locked.
   void forget(Context* context) {
     const auto found = flying_.find(context);
     if (found == flying_.end()) return;
@@ -285,7 +285,7 @@ class StrictPort final : public Port {
   bool scribble_ = true, below_virtual_ = false;
   std::vector<std::uint64_t> own_;
   std::map<Context*, Flying> flying_;
-  std::vector<Context*> silent_;  ///< sends since the last that completes
+  std::vector<Context*> silent_;  ///< sends since the last one with a completion
   std::map<Context*, std::vector<Context*>> covers_;
 };
 

@@ -1,9 +1,10 @@
 #pragma once
-/// A Port that demands what real hardware may: registered memory with its descriptor for every piece, keys chosen by
-/// the provider, virtual addresses where the one below has offsets (and offsets where it has addresses), contexts that
-/// stay untouched until completion, few and small vectors, nothing injected. It checks each call and fails loudly.
+/// A Port with all the demands that real hardware may have: registered memory with its descriptor for every piece, keys
+/// chosen by the provider, virtual addresses if the Port below has offsets (and offsets if it has addresses), contexts
+/// that stay unchanged until completion, few and small vectors, no injected messages. It checks each call and fails
+/// loudly.
 ///
-/// For tests (setting `ofi.strict=1`); both ends must be in one process, since remote keys are looked up in a table.
+/// For tests (setting `ofi.strict=1`); both ends must be in one process, because remote keys are looked up in a table.
 
 #include <memory>
 #include <string>

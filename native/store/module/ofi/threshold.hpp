@@ -1,6 +1,6 @@
 #pragma once
-/// Which frames the peer should read from this side's memory instead of taking them from messages, from what a trial of
-/// both ways took. Pure; any-thread.
+/// Decides, from a trial of both ways, which frames the peer should read from this side's memory instead of from
+/// messages. Pure; any-thread.
 
 #include <algorithm>
 #include <cmath>
@@ -10,16 +10,17 @@
 
 namespace sonde::store::ofi {
 
-/// One size that was tried: what an operation of so many bytes took, by remote reads over by messages. Each ratio is of
-/// two tries that followed each other, so that whatever slows the machine for a while slows both.
+/// One size of the trial: the time of an operation of this size by remote reads, divided by its time by messages. Each
+/// ratio is from two consecutive operations, so a temporary slowdown of the machine affects both.
 struct Tried {
   std::size_t bytes = 0;
   std::vector<double> ratios;
 };
 
-/// Where the worst loss against the better way, over all sizes, is least: the least size of a frame's data that goes by
-/// remote read; -1: none does. Larger operations go in frames of `frame_data`, and share the choice of these. Messages
-/// are kept where reads gain less than a few per cent: announced memory is the sender's burden for longer.
+/// The smallest size of a frame's data that is sent by remote read; -1: none. Chosen so that the largest loss against
+/// the better way, over all sizes, is smallest. Larger operations are sent in frames of `frame_data`, and share their
+/// choice. Messages are preferred where reads gain less than a few per cent: announced memory burdens the sender for
+/// longer.
 inline std::int64_t least_regret(std::span<const Tried> tried, std::size_t frame_data) {
   constexpr double worth = 0.03;
   struct Gain {

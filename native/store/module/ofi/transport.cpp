@@ -1,4 +1,4 @@
-// The handshake over the Control, and the module's door.
+// The handshake over the Control, and the module's entry point.
 //
 //   client                                server
 //   try=PROVIDER protocol= style= frame_data=
@@ -9,9 +9,9 @@
 //          … connect, hello both ways over the fabric; ofi-rma: the client measures …
 //   go=1 rma_from=                   -->                                                           or failed=WHY
 //
-// `keys` are those of the tags of the client's messages, and of the server's (link.hpp). The Control is the TCP
-// connection on which both proved who they are: nobody else has them. After refuse or failed the client tries its next
-// candidate.
+// `keys` are the keys for the tags of the client's messages, and of the server's (link.hpp). The Control is the TCP
+// connection on which both sides have proved their identity: nobody else has the keys. After refuse or failed the
+// client tries its next candidate.
 #include "store/module/ofi/transport.hpp"
 
 #include <netdb.h>
@@ -39,10 +39,10 @@ namespace sonde::store::ofi {
 namespace {
 
 constexpr double attempt_s = 10;
-constexpr int step_ms = 5;        ///< how often the server serves while it waits for the client's last word
-constexpr int brisk_turns = 200;  ///< of a wait for the fabric, before it looks every millisecond only
+constexpr int step_ms = 5;        ///< how often the server serves while it waits for the client's last message
+constexpr int brisk_turns = 200;  ///< turns of a wait for the fabric before it looks only every millisecond
 
-/// The address at which this host has the Control; loopback where that is not a network socket.
+/// This host's address on the Control; loopback if the Control is not a network socket.
 std::string own_node(const Control& control) {
   sockaddr_storage own{};
   socklen_t size = sizeof own;
@@ -54,7 +54,7 @@ std::string own_node(const Control& control) {
   return "127.0.0.1";
 }
 
-/// Tells this process from all others: its children, and those after it with its number. No secret.
+/// Distinguishes this process from all others: its children, and later processes with the same number. Not secret.
 std::string own_process() {
   static const std::string name = [] {
     std::uint64_t drawn = 0;
@@ -69,7 +69,7 @@ Deadline sooner(Deadline a, double seconds) {
   return a.at_ns == 0 || b.at_ns < a.at_ns ? b : a;
 }
 
-/// A text from the peer, or why there is none.
+/// A text from the peer, or the reason for its absence.
 Result<wire::Text> hear(Control& control, Deadline deadline) {
   auto message = control.receive(deadline);
   if (!message) return message.error();
@@ -81,7 +81,7 @@ Result<void> tell(Control& control, const wire::Text& text) {
   return control.send(bytes_of(bytes));
 }
 
-/// Something to read on the Control?
+/// Whether there is data to read on the Control.
 bool speaks(const Control& control, int ms) {
   pollfd wait{control.fd(), POLLIN, 0};
   return ::poll(&wait, 1, ms) > 0;
@@ -89,12 +89,12 @@ bool speaks(const Control& control, int ms) {
 
 struct Chosen {
   bool strict = false;  ///< see strict.hpp
-  bool trust = false;   ///< take the provider without a trial: in the trial itself
+  bool trust = false;   ///< use the provider without a trial: in the trial itself
   int lie = 0;
-  std::vector<std::string> allowed;  ///< although it trusts strangers
+  std::vector<std::string> allowed;  ///< allowed although they trust strangers
 };
 
-/// The words of a text between spaces.
+/// The words of a text, separated by spaces.
 std::vector<std::string> words_of(std::string_view text) {
   std::vector<std::string> words;
   for (std::size_t at = 0; at < text.size();) {
@@ -203,7 +203,7 @@ class OfiTransport final : public Transport {
     const auto offer = hear(control, sooner(whole, 4 * attempt_s));  // the server may have to try it first
     if (!offer) return broken(offer.error());
     if (const auto refuse = wire::text_value(*offer, "refuse"); !refuse.empty())
-      return Error{"store.no_provider", "the server says: " + std::string(refuse), ""};
+      return Error{"store.no_provider", "the server refused: " + std::string(refuse), ""};
     const auto give_up = [&](const Error& error) {
       if (auto ok = tell(control, {{"failed", error.what}}); !ok) talking = false;
       return error;
@@ -212,10 +212,10 @@ class OfiTransport final : public Transport {
     PortOptions how = port_options(control, chosen, candidate);
     if (candidate.style == Style::msg) {
       how.peer = from_hex(wire::text_value(*offer, "address"));
-      // Without one the Port would be an end that waits to be connected to.
+      // Without an address the Port would be an end that waits for a connection.
       if (how.peer.empty())
-        return give_up({"store.bad_frame", "the server's address makes no sense",
-                        "both sides must run the same version of Sonde"});
+        return give_up(
+            {"store.bad_frame", "the server's address is invalid", "both sides must run the same version of Sonde"});
       how.peer_format = static_cast<std::uint32_t>(number_in(*offer, "format", 0));
     }
     auto port = Port::open(how);
@@ -281,7 +281,7 @@ class OfiTransport final : public Transport {
                               wire::text_value(request, "style") == "msg" ? Style::msg : Style::rdm};
     if (candidate.provider.empty())
       return broken({"store.bad_frame",
-                     std::string("the client's first message for ") + name_of(flavour_) + " makes no sense",
+                     std::string("the client's first message for ") + name_of(flavour_) + " is invalid",
                      "both sides must run the same version of Sonde"});
     if (const std::string why = unlike(request, "client"); !why.empty()) return refuse({"store.no_provider", why, ""});
     const auto known = candidates_of(flavour_);
@@ -293,15 +293,16 @@ class OfiTransport final : public Transport {
       return refuse({"store.no_provider", "only '" + options.provider + "' is allowed here", ""});
     if (only_local(candidate.provider) && !control.same_host())
       return refuse({"store.no_provider", "'" + candidate.provider + "' does not reach another host", ""});
-    // A client that names one chooses for itself; a server has others to serve.
+    // A client that names such a provider decides only for itself; a server also serves others.
     if (trusts_strangers(candidate.provider) && options.provider.empty() &&
         std::find(chosen.allowed.begin(), chosen.allowed.end(), candidate.provider) == chosen.allowed.end())
-      return refuse({"store.no_provider",
-                     "with '" + candidate.provider +
-                         "' any process that reaches its port could end this server, so it is not served; its owner "
-                         "can allow it: sonde store serve --allow-provider '" +
-                         candidate.provider + "'",
-                     ""});
+      return refuse(
+          {"store.no_provider",
+           "over '" + candidate.provider +
+               "' any process that reaches its port could end this server, so it is not offered; the server's owner "
+               "can allow it: sonde store serve --allow-provider '" +
+               candidate.provider + "'",
+           ""});
     if (!chosen.trust)
       if (const Found found = probed(flavour_, candidate, deadline); !found.works)
         return refuse({"store.no_provider", found.why, ""});
@@ -312,7 +313,7 @@ class OfiTransport final : public Transport {
     Agreement agreement = terms(candidate.provider, (*port)->demands(), options, request);
     agreement.style = candidate.style;
     agreement.lie = chosen.lie;
-    // Of the client's messages, then of this side's.
+    // The keys for the client's messages, and for this side's.
     std::array<SipKey, 2> keys;
     if (auto ok = fill_random(std::as_writable_bytes(std::span(keys))); !ok) return refuse(ok.error());
     if (auto ok = fill_random(std::as_writable_bytes(std::span(&agreement.token, 1))); !ok) return refuse(ok.error());
@@ -335,11 +336,11 @@ class OfiTransport final : public Transport {
     if (!reply) return broken(reply.error());
     const auto failed = [](const wire::Text& text) { return wire::text_value(text, "failed"); };
     const auto client_failed = [](std::string_view why) {
-      return Error{"store.no_provider", "the client says: " + std::string(why), ""};
+      return Error{"store.no_provider", "the client gave up: " + std::string(why), ""};
     };
     if (!failed(*reply).empty()) return client_failed(failed(*reply));
     if (auto ok = take_receives(agreement, *reply); !ok) return broken(ok.error());
-    // From here on the client waits for the fabric, and says on the Control when it gives up.
+    // From here on the client waits for the fabric, and reports on the Control when it gives up.
     const auto wait_for_failure = [&](const Error& error) -> Error {
       const auto word = hear(control, deadline);
       if (!word) talking = false;
@@ -355,7 +356,7 @@ class OfiTransport final : public Transport {
         if (came.size() >= sizeof agreement.token &&
             std::memcmp(came.data(), &agreement.token, sizeof agreement.token) == 0)
           break;
-        (*port)->reject_request();  // somebody else found the port
+        (*port)->reject_request();  // another process found the port
       }
       if (auto ok = (*port)->take_request(); !ok) return wait_for_failure(ok.error());
     }
@@ -378,7 +379,7 @@ class OfiTransport final : public Transport {
     const auto word = hear(control, deadline);
     if (!word) return broken(word.error());
     if (!failed(*word).empty()) return client_failed(failed(*word));
-    // The trial's last frame went before this word, but by another way.
+    // The trial's last frame was sent before this message, but over the fabric.
     while (flavour_ == Flavour::rma && !link->served()) {
       if (deadline.passed())
         return broken({"store.timed_out", "the client's trial did not end in time", "see the client's log"});
@@ -418,7 +419,7 @@ class OfiTransport final : public Transport {
     return agreement;
   }
 
-  /// Takes from the peer's text what it has posted. Error: store.bad_frame.
+  /// Reads the peer's posted receives from its text. Error: store.bad_frame.
   static Result<void> take_receives(Agreement& agreement, const wire::Text& peer) {
     const auto there = receives_in(peer);
     if (!there) return there.error();
@@ -427,7 +428,7 @@ class OfiTransport final : public Transport {
     return {};
   }
 
-  /// Until the Port has an event, the peer says something on the Control, or the deadline.
+  /// Waits until the Port has an event, the peer sends a message on the Control, or the deadline passes.
   static Result<void> await(Control& control, Port& port, Event wanted, Bytes* token, Deadline deadline) {
     for (int turn = 0;; ++turn) {
       const Event event = port.event(token);

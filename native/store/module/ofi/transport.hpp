@@ -1,5 +1,5 @@
 #pragma once
-/// The three transports: how two halves agree on a provider and make a Link. Any-thread.
+/// The three transports: the two halves agree on a provider and make a Link. Any-thread.
 
 #include <memory>
 #include <string>
@@ -21,12 +21,13 @@ struct Candidate {
   std::string provider;
   Style style;
 };
-/// Of those that list_providers gives, by what a flavour needs; each provider once.
+/// The providers from list_providers() that this flavour can use; each provider once.
 std::vector<Candidate> candidates_of(Flavour flavour);
 
-/// The result of trying a candidate in a process of its own, made once for this process.
+/// The result of the trial of a candidate in a separate process, made once for this process.
 Found probed(Flavour flavour, const Candidate& candidate, Deadline deadline);
-/// What that process does: both ends, frames of two sizes; prints "ok SECONDS MODES" or "no REASON". Exit code.
+/// The work of that process: both ends, frames of two sizes; prints "ok SECONDS MODES" or "no REASON". Returns the exit
+/// code.
 int probe_here(Flavour flavour, const Candidate& candidate);
 
 const char* name_of(Flavour flavour);

@@ -1,22 +1,22 @@
-// Keys in RocksDB: a module, for its library is too heavy for every client.
+// Keys in RocksDB. This is a module, because the library is too heavy for every client.
 //
 // Settings
-//   path    the folder (required); made where there is none, refused where it holds other things
+//   path    the folder (required); created if it is missing, refused if it contains other things
 //   cache   of blocks read, default 64MiB
-//   buffer  of what is written before it goes to a file of its own, default 64MiB
+//   buffer  for written data before it goes to its own file, default 64MiB
 //
-// On disk (version 1): the database in db/ beside the marker and lock of folder.hpp. A key is one byte with the length
-// of the space, the space, the key: so spaces do not mix, and the keys of one are in byte order.
+// On disk (version 1): the database is in db/, next to the marker and lock of folder.hpp. A key is one byte with the
+// length of the space, the space, the key: so spaces do not mix, and the keys of one space are in byte order.
 //
 // A batch is one WriteBatch: whole or absent. While it is gathered it has an index, so that later operations see
 // earlier ones.
 //   network   written to the log, that is to the kernel: it survives kill -9 of the server, not a crash of the machine.
 //   storage   after sync(): the log is fsynced.
-// A failed fsync is final, as in the backend posix: every sync() from then on fails until it is opened again.
+// A failed fsync is final, as in the backend posix: from then on every sync() fails until the backend is opened again.
 //
-// Threads. Plain puts and reads need no order but RocksDB's own. What must know whether a key is there before it writes
-// (exclusive puts, removes) has the backend to itself, else two threads could both find none. Reads of one batch are of
-// one snapshot, so that they see other batches whole.
+// Threads. Plain puts and reads need no order except RocksDB's own. Operations that must know whether a key exists
+// before they write (exclusive puts, removes) have the backend to themselves: otherwise two threads could both find no
+// key. All reads of one batch use one snapshot, so they see other batches whole.
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
 #include <rocksdb/filter_policy.h>
@@ -113,14 +113,15 @@ class Rocksdb final : public Backend {
   Result<void> sync(bool) override {
     const std::lock_guard lock(sync_mutex_);
     if (failure_.empty()) {
-      // Nothing was logged since the last memtable went to a file: that is no failure, for such files are fsynced.
+      // Nothing was logged since the last memtable was written to a file. That is no failure, because such files are
+      // fsynced.
       const rocksdb::Status status = db_->SyncWAL();
       if (status.ok()) return {};
       failure_ = status.ToString();
     }
     return Error{"store.sync_failed",
-                 "the backend rocksdb in " + folder_.path() + " cannot promise storage: " + failure_,
-                 "look after the disk, then start the server again"};
+                 "the backend rocksdb in " + folder_.path() + " cannot guarantee stable storage: " + failure_,
+                 "check the disk, then start the server again"};
   }
 
   std::string describe() const override {
@@ -219,8 +220,8 @@ Result<std::uint64_t> size_setting(Settings& settings, std::string_view name) {
   if (text.empty()) return size_default;
   auto size = parse_size(text);
   if (size && (*size < size_least || *size > size_most))
-    return Error{"store.bad_setting", "the backend rocksdb cannot have " + std::string(name) + '=' + text,
-                 std::string(name) + " is a size from 1MiB to 1TiB"};
+    return Error{"store.bad_setting", "the backend rocksdb refuses " + std::string(name) + '=' + text,
+                 std::string(name) + " must be a size from 1MiB to 1TiB"};
   return size;
 }
 
@@ -241,7 +242,7 @@ Result<std::unique_ptr<Backend>> open_rocksdb(Role, const Settings& settings) {
   options.write_buffer_size = *buffer;
   options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
   options.keep_log_file_num = 4;
-  // A log record that was cut by a crash ends the log; what was acknowledged as stored is before it.
+  // A log record that was cut by a crash ends the log; all data that was acknowledged as stored is before it.
   options.wal_recovery_mode = rocksdb::WALRecoveryMode::kPointInTimeRecovery;
   rocksdb::DB* db = nullptr;
   const rocksdb::Status status = rocksdb::DB::Open(options, path + "/db", &db);

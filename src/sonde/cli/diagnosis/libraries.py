@@ -1,4 +1,4 @@
-"""What each room needs besides an MPI: the libraries it writes, reads and draws with, tried."""
+"""The libraries that each room needs besides an MPI, to write, read and draw: each is tried."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AGAIN = "make setup"
 
 @check("netcdf", "NetCDF-4", "Libraries", 30)
 def netcdf(here: Here) -> Answer:
-    """Writes a small file, and reads it back."""
+    """Write a small file, and read it back."""
     try:
         from sonde.core.netcdf import netCDF4
     except ImportError as error:
@@ -67,12 +67,12 @@ def _extra(module: str, need: Need) -> Answer:
 
 @check("browser", "Browser", "Libraries")
 def browser(here: Here) -> Answer:
-    """Chromium draws the report in its tests, and nowhere else."""
+    """Chromium, which only the tests of the report use."""
     names = ("chromium", "chromium-browser", "google-chrome")
     found = next((path for name in names if (path := here.which(name))), None)
     if found is None:
         need = Need("tests of the report", distribution.install("chromium"))
-        return Answer("no Chromium; only tests want it", FACT, {"works": False}, [need])
+        return Answer("no Chromium; only tests need it", FACT, {"works": False}, [need])
     return Answer(found, GOOD, {"works": True, "path": found})
 
 

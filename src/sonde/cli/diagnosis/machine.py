@@ -1,4 +1,4 @@
-"""What the machine is, and what of it makes measurements worse."""
+"""The machine, and its properties that make measurements worse."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from sonde.core.launch.cpus import available
 from sonde.core.provenance import UNKNOWN
 from sonde.core.units import format_duration, format_size
 
-SLOW_CLOCK_S = 100e-9  # a reading served by the vDSO takes 15 to 40 ns, one by a system call several hundred
+SLOW_CLOCK_S = 100e-9  # a reading by the vDSO takes 15 to 40 ns, one by a system call several hundred
 
-CONTAINERS = ("docker", "podman", "lxc", "systemd-nspawn")  # alone they are no machine of their own
+CONTAINERS = ("docker", "podman", "lxc", "systemd-nspawn")  # a container alone is not a virtual machine
 
 # Bits of the effective capability set. Source: include/uapi/linux/capability.h.
 CAPABILITIES = {
@@ -38,7 +38,7 @@ def cpu(here: Here) -> Answer:
         text += f", {found['numa_nodes']} NUMA nodes"
     values = {"cores": cpus.cores, "threads": cpus.threads, "quota": cpus.quota}
     if cpus.quota is not None and cpus.quota < cpus.threads:
-        advice = "ranks are put to sleep when the quota is spent: use no more ranks than it grants"
+        advice = "ranks must sleep when the quota is spent: use no more ranks than it grants"
         return Answer(f"{text}; a control group grants {cpus.quota:g} CPUs", POOR, values, advice=advice)
     return Answer(text, FACT, values)
 
@@ -48,14 +48,14 @@ def clock(here: Here) -> Answer:
     from sonde import _core
 
     flags = re.search(r"^flags\s*:(.*)$", here.read("proc/cpuinfo"), re.M)
-    words = flags[1].split() if flags else []
-    invariant = "constant_tsc" in words and "nonstop_tsc" in words
+    names = flags[1].split() if flags else []
+    invariant = "constant_tsc" in names and "nonstop_tsc" in names
     cost_s = _core.clock_cost_s()
     values = {"read_cost_s": cost_s, "invariant_tsc": invariant if flags else None}
     text = f"{here.machine['clock_source']}, {format_duration(cost_s)} a reading"
     text += ", invariant TSC" if invariant else ""
     if cost_s > SLOW_CLOCK_S:
-        advice = "each sample pays two readings: boot with clocksource=tsc if the TSC is invariant"
+        advice = "each sample costs two readings: boot with clocksource=tsc if the TSC is invariant"
         return Answer(text, POOR, values, advice=advice)
     return Answer(text, GOOD, values)
 
@@ -79,7 +79,7 @@ def virtual(here: Here) -> Answer:
         return Answer("no", GOOD)
     if kinds in CONTAINERS or kinds == UNKNOWN:
         return Answer(kinds)
-    advice = "other guests of the same host disturb when they like: repeat at other hours"
+    advice = "other guests of the same host may disturb at any time: repeat at other hours"
     return Answer(kinds, POOR, advice=advice)
 
 
@@ -103,13 +103,13 @@ def load(here: Here) -> Answer:
 def privileges(here: Here) -> Answer:
     status = here.read("proc/self/status")
     effective = int(_field(status, "CapEff") or "0", 16)
-    held = [name for name, bit in CAPABILITIES.items() if effective >> bit & 1]
+    granted = [name for name, bit in CAPABILITIES.items() if effective >> bit & 1]
     root = _field(status, "Uid").split()[1:2] == ["0"]
     paranoid = here.number("proc/sys/kernel/perf_event_paranoid")
-    values = {"root": root, "capabilities": held, "perf_event_paranoid": paranoid}
-    text = "root" if root else f"user, {', '.join(held) or 'no special capabilities'}"
-    if root and len(held) < len(CAPABILITIES):
-        text += f" without {', '.join(name for name in CAPABILITIES if name not in held)}"
+    values = {"root": root, "capabilities": granted, "perf_event_paranoid": paranoid}
+    text = "root" if root else f"user, {', '.join(granted) or 'no special capabilities'}"
+    if root and len(granted) < len(CAPABILITIES):
+        text += f" without {', '.join(name for name in CAPABILITIES if name not in granted)}"
     if paranoid is not None:
         text += f"; perf_event_paranoid {paranoid}"
     return Answer(text, FACT, values)
@@ -129,7 +129,7 @@ def limits(here: Here) -> Answer:
     }
     text = f"{_shown(files, False)} open files, {_shown(locked)} locked memory, {_shown(stack)} stack"
     if here.machine["infiniband"] not in ("none", UNKNOWN) and locked != resource.RLIM_INFINITY:
-        advice = "RDMA locks the memory it registers: ulimit -l unlimited, in limits.conf for good"
+        advice = "RDMA locks the memory that it registers: ulimit -l unlimited; permanently in limits.conf"
         return Answer(text, POOR, values, advice=advice)
     return Answer(text, FACT, values)
 
@@ -172,11 +172,11 @@ def disk(here: Here) -> Answer:
     writable = os.access(here.cwd, os.W_OK)
     values = {"folder": str(here.cwd.resolve()), "free_bytes": space.free, "writable": writable}
     if not writable:
-        return Answer("not writable", POOR, values, advice="give results another place with --output")
+        return Answer("not writable", POOR, values, advice="choose another folder with --output")
     text = f"{format_size(space.free)} free, writable"
     if space.free < 1 << 30:
         return Answer(
-            text, POOR, values, advice="a run with every sample kept may need more: choose another --output"
+            text, POOR, values, advice="a run that stores every sample may need more: choose another --output"
         )
     return Answer(text, GOOD, values)
 
@@ -208,7 +208,7 @@ def python(here: Here) -> Answer:
 
 @check("config", "Config file", "Machine")
 def config_file(here: Here) -> Answer:
-    """Reads it whole. Its keys are held against a command when that command starts."""
+    """Read the complete file. Its keys are checked when a command starts."""
     from sonde.core import config
     from sonde.core.errors import UsageError
 
@@ -224,13 +224,13 @@ def config_file(here: Here) -> Answer:
 
 
 def _field(text: str, name: str) -> str:
-    """The first `name : value` line's value, as /proc writes them."""
+    """The value of the first `name : value` line, as /proc writes them."""
     match = re.search(rf"^{re.escape(name)}\s*:[ \t]*(.*)$", text, re.M)
     return match[1].strip() if match else ""
 
 
 def _limit(value: int) -> int | None:
-    """For JSON: None is unlimited."""
+    """A limit for JSON: None is unlimited."""
     return None if value == resource.RLIM_INFINITY else value
 
 

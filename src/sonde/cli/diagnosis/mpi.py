@@ -1,4 +1,4 @@
-"""Which MPI there is, whether a probe was built for it, whether ranks start, what carries their messages."""
+"""The installed MPIs: whether a probe was built for each, whether ranks start, and the transports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _found(flavour: str) -> Mpi | None:
 
 
 def _installed(flavour: str) -> Answer:
-    """mpirun, the probe for it, whether that uses the library mpirun belongs to, and a hello of 2 ranks."""
+    """Check mpirun, its probe, whether the probe uses the library of this mpirun, and a hello of 2 ranks."""
     mpi = _found(flavour)
     built = flavour in launch.built_flavours() and (launch.libexec() / flavour / PROBE).exists()
     values: dict[str, Any] = {"mpirun": None, "version": None, "built": built, "works": False}
@@ -39,21 +39,21 @@ def _installed(flavour: str) -> Answer:
         need = Need(f"{PROBE} for {mpi.name}", f"{install}, then 'make setup'")
         return Answer(f"{mpi.version}, {mpi.mpirun}; no probe was built for it", NONE, values, [need])
     probe = launch.probe(PROBE, flavour)
-    told = probe_version(Here().run([str(probe), "--version"], 10).out)
-    values["probe"] = told
-    if not told:
-        text = f"{mpi.version}, {mpi.mpirun}; {PROBE} does not start: its library is missing or not this one"
+    version = probe_version(Here().run([str(probe), "--version"], 10).out)
+    values["probe"] = version
+    if not version:
+        text = (
+            f"{mpi.version}, {mpi.mpirun}; {PROBE} does not start: its library is missing or is another one"
+        )
         return Answer(text, NONE, values, [Need(f"{PROBE} for {mpi.name}", "make setup")])
     hello = say_hello(mpi, probe)
     values |= {"works": hello == "", "error": hello or None}
     if hello:
         return Answer(f"{mpi.version}, {mpi.mpirun}; two ranks do not start: {hello}", NONE, values)
     text = f"{mpi.version}, {mpi.mpirun}; two ranks start"
-    theirs, ours = number(str(told.get("mpi_version", ""))), number(mpi.version)
+    theirs, ours = number(str(version.get("mpi_version", ""))), number(mpi.version)
     if theirs and ours and theirs[:2] != ours[:2]:
-        advice = (
-            f"{PROBE} uses the library of {told['mpi_version']}: run 'make setup' again to build it for {mpi}"
-        )
+        advice = f"{PROBE} uses the library of {version['mpi_version']}: run 'make setup' again to build it for {mpi}"
         return Answer(text, POOR, values, advice=advice)
     return Answer(text, GOOD, values)
 
@@ -69,24 +69,24 @@ def mpich(here: Here) -> Answer:
 
 
 def probe_version(text: str) -> Mapping[str, Any]:
-    """What `sonde-net --version` printed; {} when that is no answer."""
+    """The output of `sonde-net --version`; {} if it is not valid."""
     try:
-        told = json.loads(text)
+        answer = json.loads(text)
     except ValueError:
         return {}
-    return told if isinstance(told, dict) and "mpi" in told else {}
+    return answer if isinstance(answer, dict) and "mpi" in answer else {}
 
 
 def say_hello(mpi: Mpi, probe: Path) -> str:
-    """Starts two ranks that do nothing but say where they are; "" when both did, else what went wrong."""
-    heard: list[Mapping[str, Any]] = []
+    """Start two ranks that only report where they are; "" if both did, else the failure."""
+    events: list[Mapping[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="sonde-doctor-") as folder:
         command = Mpirun(found=mpi).command([str(probe), "--hello"], [], 2, {})
-        with ProbeProcess(command, Path(folder), heard.append, cwd=place_of_ranks()) as run:
+        with ProbeProcess(command, Path(folder), events.append, cwd=place_of_ranks()) as run:
             ending = run.wait(HELLO_S)
     if ending.error:
         return ending.error.what
-    ranks = next((event.get("ranks") for event in heard if event.get("event") == "hello"), None)
+    ranks = next((event.get("ranks") for event in events if event.get("event") == "hello"), None)
     if ranks == 2:
         return ""
     return (
@@ -97,34 +97,34 @@ def say_hello(mpi: Mpi, probe: Path) -> str:
 
 
 def number(text: str) -> tuple[int, ...]:
-    """The first dotted number of a text: (4, 1, 4) of "Open MPI v4.1.4"."""
+    """The first dotted number of a text: (4, 1, 4) for "Open MPI v4.1.4"."""
     match = re.search(r"\d+(?:\.\d+)+", text)
     return tuple(int(part) for part in match[0].split(".")) if match else ()
 
 
 @check("transports", "Transports", "MPI", 20)
 def transports(here: Here) -> Answer:
-    """What each MPI was built with. Which of it a run takes is in the run's dataset."""
+    """The transports that each MPI was built with. A run's dataset records those that it uses."""
     values: dict[str, Any] = {}
-    told = []
+    descriptions = []
     for flavour in FLAVOURS:
         mpi = _found(flavour)
         if mpi is None:
             continue
         names = openmpi_transports(here, mpi) if flavour == "openmpi" else mpich_transports(here, mpi)
         values[flavour] = names
-        told.append(f"{mpi.name}: {', '.join(names) or 'unknown'}")
+        descriptions.append(f"{mpi.name}: {', '.join(names) or 'unknown'}")
     if here.which("ucx_info"):
         devices = re.findall(r"Transport:\s*(\S+)", here.run(["ucx_info", "-d"], 10).out)
         values["ucx"] = sorted(set(devices))
     if here.which("fi_info"):
         values["libfabric"] = sorted(set(re.findall(r"^(\w+):", here.run(["fi_info", "-l"], 10).out, re.M)))
-        told.append(f"libfabric: {', '.join(values['libfabric']) or 'none'}")
-    return Answer("; ".join(told) or "no MPI", FACT if told else NONE, values)
+        descriptions.append(f"libfabric: {', '.join(values['libfabric']) or 'none'}")
+    return Answer("; ".join(descriptions) or "no MPI", FACT if descriptions else NONE, values)
 
 
 def openmpi_transports(here: Here, mpi: Mpi) -> list[str]:
-    """Transports among Open MPI's components: its own (btl), and the libraries it can hand messages to."""
+    """Transports among Open MPI's components: its own (btl), and the libraries that it can pass messages to."""
     program = beside(mpi, "ompi_info", here)
     out = here.run([program, "--parsable"], 15).out if program else ""
     parts = set(re.findall(r"^mca:(btl|pml|mtl):(\w+):version", out, re.M))
@@ -141,7 +141,7 @@ def openmpi_transports(here: Here, mpi: Mpi) -> list[str]:
 
 
 def mpich_transports(here: Here, mpi: Mpi) -> list[str]:
-    """MPICH's device, chosen when it was built: "ch4:ucx" is shared memory in a host, UCX between hosts."""
+    """MPICH's device, chosen at its build: "ch4:ucx" is shared memory within a host, UCX between hosts."""
     out = here.run([str(mpi.mpirun), "--version"], 15).out
     if not (match := re.search(r"--with-device=([\w:]+)", out)) and (
         program := beside(mpi, "mpichversion", here)
@@ -163,9 +163,9 @@ def beside(mpi: Mpi, program: str, here: Here) -> str | None:
 
 @check("cma", "Single copy", "MPI", 25)
 def cma(here: Here) -> Answer:
-    """Cross memory attach, tried between two processes of one parent."""
-    told = here.run([sys.executable, "-I", "-S", str(Path(__file__).with_name("try_cma.py"))], 20)
-    answer = told.out.strip() or told.err.strip().splitlines()[-1:] or "no answer"
+    """Cross memory attach, tried between two child processes of one parent."""
+    ran = here.run([sys.executable, "-I", "-S", str(Path(__file__).with_name("try_cma.py"))], 20)
+    answer = ran.out.strip() or ran.err.strip().splitlines()[-1:] or "no answer"
     scope = here.number("proc/sys/kernel/yama/ptrace_scope")
     kernel = [name for name in ("knem", "xpmem") if (here.root / "dev" / name).exists()]
     values = {"cma": answer == "yes", "ptrace_scope": scope, "modules": kernel}

@@ -1,8 +1,8 @@
-"""Run as a program: may one rank read a sibling's memory in one copy, as MPIs do within a host?
+"""A program that checks whether one rank can read a sibling's memory in one copy, as MPIs do within a host.
 
-Two children of one parent, as ranks are; the second reads a buffer of the first with process_vm_readv (cross
-memory attach). Yama's ptrace_scope, seccomp filters of containers and user namespaces may forbid it, and no
-file tells for sure: so it is tried. Prints "yes" or the system's reason.
+It starts two children of one parent, as ranks are. The second reads a buffer of the first with process_vm_readv (cross
+memory attach). Yama's ptrace_scope, seccomp filters of containers and user namespaces may forbid it, and no file shows
+it for sure: so it is tried. Prints "yes" or the system's reason.
 """
 
 import ctypes
@@ -34,21 +34,21 @@ def main() -> None:
 
 
 def attempt(pid: int, buffer: ctypes.Array) -> str:
-    """Reads `buffer` of another process, where it has the same address: both were forked from one parent."""
+    """Read `buffer` of another process, which has the same address there: both were forked from one parent."""
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "process_vm_readv"):
         return "the C library has no process_vm_readv"
     got = ctypes.create_string_buffer(64)
-    here, there = Piece(ctypes.addressof(got), 64), Piece(ctypes.addressof(buffer), 64)
+    here, remote = Piece(ctypes.addressof(got), 64), Piece(ctypes.addressof(buffer), 64)
     libc.process_vm_readv.restype = ctypes.c_ssize_t
     for _ in range(100):  # until the other child has written
-        n = libc.process_vm_readv(pid, ctypes.byref(here), 1, ctypes.byref(there), 1, 0)
+        n = libc.process_vm_readv(pid, ctypes.byref(here), 1, ctypes.byref(remote), 1, 0)
         if n < 0:
             return os.strerror(ctypes.get_errno()).lower()
         if got.value == b"read across":
             return "yes"
         time.sleep(0.01)
-    return "what was read is not what was written"
+    return "the data read differ from the data written"
 
 
 if __name__ == "__main__":

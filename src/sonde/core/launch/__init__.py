@@ -1,8 +1,8 @@
-"""Launchers: how a probe's ranks are started. A small registry; one file a launcher.
+"""Launchers, which start a probe's ranks. A small registry with one file per launcher.
 
-A launcher turns (what to run, where, how many) into a command line and nothing else; `process.ProbeProcess`
-runs it. To add one: a module here with a class that has `name` and the four methods of `Launcher`, and a
-line in LAUNCHERS.
+A launcher turns (what to run, where, how many) into a command line and does nothing else; `process.ProbeProcess` runs
+it. To add one: write a module here with a class that has `name` and the four methods of `Launcher`, and add a line to
+LAUNCHERS.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ LAUNCHERS = {
     "srun": "sonde.core.launch.srun:Srun",
 }
 
-# Set to 1 for every rank when ranks share cores: a probe must then give its core away while it waits. Open
-# MPI does so by itself when told; MPICH's ch4 device spins until the kernel takes the core, which was
-# measured to cost 10 ms instead of 16 µs for a barrier of 4 ranks on 2 cores (MPICH 4.0.2 and 5.0.2).
+# Set to 1 for every rank when ranks share cores: a probe must then yield its core while it waits. Open MPI does so
+# itself when its settings ask for it. MPICH's ch4 device spins until the kernel takes the core: a barrier of 4 ranks on
+# 2 cores then took 10 ms instead of 16 µs (MPICH 4.0.2 and 5.0.2).
 YIELD_VARIABLE = "SONDE_YIELD"
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Where ranks will sit.
+    """The placement of the ranks.
 
-    bind: "core", "hwthread" or "none". oversubscribed: more ranks than this machine can run at once, as far
-    as it is known before the start. reason: one clause for a person.
+    bind: "core", "hwthread" or "none". oversubscribed: whether there are more ranks than this machine can run at once,
+    as far as it is known before the start. reason: one clause for a person.
     """
 
     bind: str
@@ -46,50 +46,48 @@ class Placement:
 
 
 class Launcher(Protocol):
-    """What every launcher can do. `hosts` is expanded ("n1", "n2", or "n1:4" with slots); empty: here."""
+    """The methods of every launcher. `hosts` is expanded ("n1", "n2", or "n1:4" with slots); empty: this host."""
 
     name: str
 
     def placement(self, hosts: Sequence[str], ntasks: int) -> Placement:
-        """How `command` with the same arguments will bind, and whether ranks share cores."""
+        """The binding of `command` with the same arguments, and whether ranks share cores."""
 
     def command(
         self, argv: Sequence[str], hosts: Sequence[str], ntasks: int, env: Mapping[str, str]
     ) -> list[str]:
-        """The command line that starts `ntasks` ranks of `argv`, each with `env` on top of what it
-        inherits.
-        """
+        """The command line that starts `ntasks` ranks of `argv`, each with `env` added to the inherited environment."""
 
     def inject(self, user_command: Sequence[str], env: Mapping[str, str]) -> list[str]:
         """The user's own launcher line, changed so that every rank gets `env`."""
 
     def per_host(self, argv: Sequence[str], hosts: Sequence[str]) -> list[list[str]]:
-        """One command line a host, each of which runs `argv` there once."""
+        """One command line for each host, which runs `argv` there once."""
 
 
 def names() -> tuple[str, ...]:
-    """What --launcher takes."""
+    """The values that --launcher accepts."""
     return ("auto", *LAUNCHERS)
 
 
 def launcher(name: str = "auto", *, mpi: str | None = None) -> Launcher:
-    """The launcher called `name`.
+    """The launcher with this name.
 
-    "auto" is srun inside a Slurm job, else mpirun where an MPI is found, else local. `mpi` asks for a flavour
-    ("openmpi", "mpich") or a path to mpirun.
+    "auto" is srun inside a Slurm job, else mpirun if an MPI is found, else local. `mpi` asks for a flavour ("openmpi",
+    "mpich") or a path to mpirun.
 
     Raises
     ------
     UsageError          no launcher has this name.
-    EnvironmentFailure  mpirun is asked for by name or by `mpi`, and there is none.
+    EnvironmentFailure  mpirun was requested by name or by `mpi`, and there is none.
     """
     if name == "auto":
         return _automatic(mpi)
     if name not in LAUNCHERS:
         raise UsageError(
             "launch.unknown",
-            f"there is no launcher '{name}'{nearest(name, names())}; there are: {', '.join(names())}",
-            "leave --launcher out to have one chosen",
+            f"there is no launcher '{name}'{nearest(name, names())}; launchers: {', '.join(names())}",
+            "leave --launcher out to choose one automatically",
         )
     module, _, kind = LAUNCHERS[name].partition(":")
     return cast("Launcher", getattr(import_module(module), kind)(mpi=mpi))
@@ -109,14 +107,14 @@ def _mpi_on_path() -> bool:
 
 
 def in_slurm_job() -> bool:
-    """Is this process inside a Slurm allocation?"""
+    """Whether this process runs inside a Slurm allocation."""
     return bool(os.environ.get("SLURM_JOB_ID"))
 
 
 def probe(name: str, flavour: str) -> Path:
-    """The native probe `name` built for this MPI flavour.
+    """The native probe `name` for this MPI flavour.
 
-    Raises EnvironmentFailure: it was not built for this flavour; the hint says for which it was.
+    Raises EnvironmentFailure: it was not built for this flavour; the hint names the flavours that it was built for.
     """
     path = libexec() / flavour / name
     if not os.access(path, os.X_OK):
@@ -139,7 +137,7 @@ def _missing_probe(name: str, flavour: str) -> EnvironmentFailure:
 
 
 def libexec() -> Path:
-    """Where the native probes are: beside the native module, one folder an MPI flavour."""
+    """The folder of the native probes: next to the native module, one folder per MPI flavour."""
     return Path(cast("str", import_module("sonde._core").__file__)).parent / "libexec"
 
 
@@ -152,5 +150,5 @@ def built_flavours() -> tuple[str, ...]:
 
 
 def with_environment(argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
-    """`argv` run through env(1), which is how a plain command gets variables on a line that can be pasted."""
+    """`argv` run through env(1), by which a plain command gets variables on a line that can be pasted."""
     return ["env", *(f"{name}={value}" for name, value in env.items()), *argv] if env else list(argv)

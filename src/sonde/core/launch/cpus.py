@@ -1,4 +1,4 @@
-"""How many processes this machine can run at once: what binding and the word "oversubscribed" depend on."""
+"""The number of processes that this machine can run at once, which decides on binding and oversubscription."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from sonde.core.lines import kernel_lines
 
 @dataclass(frozen=True)
 class Cpus:
-    """What this process may use.
+    """The CPUs that this process may use.
 
-    cores: physical cores. threads: hardware threads. quota: CPUs that a control group grants; None without a
-    limit.
+    cores: physical cores. threads: hardware threads. quota: CPUs that a control group grants; None without a limit.
     """
 
     cores: int
@@ -39,8 +38,8 @@ def parse_cpu_list(text: str) -> list[int]:
 def available(root: Path = Path("/"), allowed: set[int] | None = None) -> Cpus:
     """The CPUs of this process under its affinity mask and control group.
 
-    `root` is the tree that holds sys/ and proc/; `allowed` replaces the affinity mask. A CPU whose core the
-    kernel does not name counts as a core of its own.
+    `root` is the tree that holds sys/ and proc/; `allowed` replaces the affinity mask. A CPU whose core the kernel does
+    not name counts as a separate core.
     """
     cpus = os.sched_getaffinity(0) if allowed is None else allowed
     cores = set()
@@ -74,7 +73,7 @@ def quota(root: Path = Path("/")) -> float | None:
             base, read = root / "sys/fs/cgroup/cpu", _quota_v1
         else:
             continue
-        # Inside a container the path names folders that are not mounted here; the ones that are still count.
+        # Inside a container the path names folders that are not mounted here; those that are mounted still count.
         group = base / path.lstrip("/")
         for folder in (group, *group.parents):
             found = read(folder)

@@ -1,4 +1,4 @@
-"""One process on this machine, no MPI: for what needs no ranks."""
+"""One process on this machine without MPI: for programs that need no ranks."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class Local:
-    """Runs the program itself. Takes no other host and no second rank."""
+    """Runs the program itself. It accepts no other host and no second rank."""
 
     name = "local"
 
     def __init__(self, mpi: str | None = None) -> None:
-        del mpi  # every launcher is made the same way
+        del mpi  # every launcher is created the same way
 
     def placement(self, hosts: Sequence[str], ntasks: int) -> Placement:
         return Placement("none", False, "one process, not bound")
@@ -29,7 +29,7 @@ class Local:
         if ntasks != 1:
             raise UsageError(
                 "launch.local_ranks",
-                f"the launcher 'local' starts 1 process, {ntasks} were asked for",
+                f"the launcher 'local' starts 1 process, but {ntasks} were requested",
                 "use --launcher mpirun, or leave --launcher out",
             )
         self._only_here(hosts)

@@ -1,4 +1,4 @@
-"""What a run of a probe left."""
+"""The result of a probe's run."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from sonde.core.layout import SealedFile
 
 @dataclass
 class Measured:
-    """What a run left: datasets, one a part; how it ended; whether the user interrupted it.
+    """The result of a run: datasets, one for each part; how it ended; whether the user interrupted it.
 
-    error: what went wrong while measuring, when something was measured all the same. facts: root attributes
-    that the listener learnt.
+    error: a failure during the measurement, if something was measured all the same. facts: root attributes from the
+    listener.
     """
 
     files: list[SealedFile]
@@ -30,13 +30,13 @@ class Measured:
         return [file.path for file in self.files]
 
     def check(self, warnings: Sequence[Warning] = ()) -> Measured:
-        """Itself; raises `error` when there is one, with the word where what was measured before it is.
+        """Return itself, or raise `error` if there is one, with the place of the partial results in its hint.
 
-        warnings: those of the dataset, which are told with it.
+        warnings: those of the dataset, which are reported with the error.
         """
         if self.error is not None:
             self.error.beside(warnings)
-            kept = f"what was measured is in {', '.join(map(str, self.paths))}"
-            self.error.hint = "; ".join(filter(None, (kept, self.error.hint)))
+            partial = f"the partial results are in {', '.join(map(str, self.paths))}"
+            self.error.hint = "; ".join(filter(None, (partial, self.error.hint)))
             raise self.error
         return self

@@ -1,14 +1,13 @@
-"""mpirun of Open MPI (4 and 5) and of MPICH and its kin: finding it, and what its flags are.
+"""mpirun of Open MPI (4 and 5) and of MPICH and related MPIs: how it is found, and its options.
 
-Binding is always said, never left to the MPI's default, because the defaults differ: one rank a core while
-cores last, one rank a hardware thread while these last, else no binding at all. Ranks fill one host before
-the next.
+Binding is always explicit, because the MPIs' defaults differ: one rank per core while there are enough cores, one rank
+per hardware thread while there are enough threads, otherwise no binding. Ranks fill one host before the next.
 
-What happens to the ranks when mpirun ends:
+The ranks when mpirun ends:
   SIGTERM, SIGINT   both MPIs end their ranks, here and on other hosts, then themselves.
-  SIGKILL           nothing is passed on. Open MPI's ranks die when they next call MPI; MPICH's proxies
-                    notice the closed socket and end theirs. `process.ProbeProcess` does not rely on either.
-stdin goes to rank 0 alone; the others read end of file (Open MPI) or nothing (MPICH).
+  SIGKILL           nothing is passed on. Open MPI's ranks die at their next MPI call; MPICH's proxies notice the
+                    closed socket and end theirs. `process.ProbeProcess` does not rely on either.
+stdin goes to rank 0 only; the others read end of file (Open MPI) or nothing (MPICH).
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
 FLAVOURS = ("openmpi", "mpich")
 
-# Names a user's own command line may start its ranks with.
+# Names of programs by which a user's own command line may start its ranks.
 COMMANDS = (
     "mpirun",
     "mpiexec",
@@ -47,7 +46,7 @@ COMMANDS = (
     "mpiexec.hydra",
 )
 
-# Where distributions put an MPI whose environment module is not loaded.
+# Folders in which distributions install an MPI whose environment module is not loaded.
 _UNLOADED = (
     "/usr/lib64/openmpi/bin",
     "/usr/lib64/mpich/bin",
@@ -56,7 +55,7 @@ _UNLOADED = (
     "/usr/lib64/mpi/gcc/mpich/bin",
 )
 
-# A resource manager that has set one of these tells mpirun the hosts and their slots.
+# A resource manager that sets one of these variables gives mpirun the hosts and their slots.
 RESOURCE_MANAGER = (
     "SLURM_JOB_ID",
     "PBS_NODEFILE",
@@ -70,10 +69,10 @@ BINDING_POLICIES = ("OMPI_MCA_hwloc_base_binding_policy", "PRTE_MCA_hwloc_defaul
 
 @dataclass(frozen=True)
 class Mpi:
-    """One MPI that can start ranks. flavour: "openmpi" or "mpich", which is what a probe is built for."""
+    """One MPI that can start ranks. flavour: "openmpi" or "mpich"; probes are built for a flavour."""
 
     flavour: str
-    name: str  # as its makers write it: "Open MPI", "MPICH", "Intel MPI"
+    name: str  # as its developers write it: "Open MPI", "MPICH", "Intel MPI"
     version: str
     mpirun: Path
 
@@ -86,9 +85,9 @@ class Mpi:
 
 
 def parse_version(text: str) -> tuple[str, str, str] | None:
-    """(flavour, name, version) from what `mpirun --version` prints; None for an MPI that Sonde does not know.
+    """(flavour, name, version) from the output of `mpirun --version`; None for an MPI that Sonde does not know.
 
-    Intel MPI starts MPICH's ranks with MPICH's options but binding, after its own manual.
+    Intel MPI starts ranks like MPICH, with MPICH's options except those for binding, by its own manual.
     """
     if found := re.search(r"\((?:OpenRTE|Open MPI|PRRTE)\)\s+v?(\d+(?:\.\d+)+\w*)", text):
         return "openmpi", "Open MPI", found[1]
@@ -100,10 +99,10 @@ def parse_version(text: str) -> tuple[str, str, str] | None:
 
 
 def identify(mpirun: Path) -> Mpi | None:
-    """Which MPI this mpirun belongs to; None when it does not run or is unknown.
+    """The MPI of this mpirun; None if it does not run or is unknown.
 
-    The folder is its own and no link: Open MPI takes its prefix from there, and from /bin, which is a link to /usr/bin
-    on many machines, that is "/", which it refuses.
+    The folder must be its own and no link: Open MPI derives its prefix from it. On many machines /bin is a link to
+    /usr/bin; from /bin the prefix is "/", which Open MPI refuses.
     """
     try:
         mpirun = mpirun.parent.resolve() / mpirun.name
@@ -116,7 +115,7 @@ def identify(mpirun: Path) -> Mpi | None:
 @lru_cache(maxsize=32)
 def _identify(mpirun: Path, stamp: int) -> Mpi | None:
     try:
-        told = subprocess.run(
+        ran = subprocess.run(
             [mpirun, "--version"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -127,7 +126,7 @@ def _identify(mpirun: Path, stamp: int) -> Mpi | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    parsed = parse_version(told.stdout + told.stderr)
+    parsed = parse_version(ran.stdout + ran.stderr)
     return Mpi(*parsed, mpirun) if parsed else None
 
 
@@ -135,9 +134,7 @@ def _places() -> Iterator[Path]:
     if home := os.environ.get("MPI_HOME"):
         yield Path(home) / "bin" / "mpirun"
         yield Path(home) / "bin" / "mpiexec"
-    if (
-        sys.prefix != sys.base_prefix
-    ):  # an MPI installed into the virtual environment was put there on purpose
+    if sys.prefix != sys.base_prefix:  # an MPI in the virtual environment was installed there on purpose
         yield Path(sys.prefix) / "bin" / "mpirun"
     for name in ("mpirun", "mpiexec", "mpirun.openmpi", "mpirun.mpich", "mpiexec.hydra"):
         if found := shutil.which(name):
@@ -147,7 +144,7 @@ def _places() -> Iterator[Path]:
 
 
 def candidates() -> list[Mpi]:
-    """Every MPI of this machine, the first of each flavour, in the order in which they are preferred."""
+    """All MPIs of this machine, the first of each flavour, in the order of preference."""
     seen: dict[str, Mpi] = {}
     for place in _places():
         mpi = identify(place) if os.access(place, os.X_OK) else None
@@ -159,13 +156,13 @@ def candidates() -> list[Mpi]:
 def find_mpi(prefer: str | None = None) -> Mpi:
     """The MPI to start ranks with.
 
-    `prefer`, else $SONDE_MPI, is a flavour ("openmpi", "mpich") or a path to mpirun or to an MPI's folder.
-    Without either: $MPI_HOME, the virtual environment, PATH, and then the folders where Fedora and SUSE put
-    theirs; an MPI that probes were built for is taken before one that they were not.
+    `prefer`, else $SONDE_MPI, is a flavour ("openmpi", "mpich") or a path to mpirun or to an MPI's folder. Without
+    either: $MPI_HOME, the virtual environment, PATH, and then the folders of Fedora and SUSE; an MPI with built probes
+    comes before one without.
 
     Raises
     ------
-    EnvironmentFailure  net.no_mpi: nothing fits.
+    EnvironmentFailure  net.no_mpi: no MPI fits.
     UsageError          launch.unknown_mpi: `prefer` is neither a flavour nor a path.
     """
     wish = prefer or os.environ.get("SONDE_MPI") or ""
@@ -174,7 +171,7 @@ def find_mpi(prefer: str | None = None) -> Mpi:
     if wish and wish not in FLAVOURS:
         raise UsageError(
             "launch.unknown_mpi",
-            f"there is no MPI flavour '{wish}'{nearest(wish, FLAVOURS)}; there are: {', '.join(FLAVOURS)}",
+            f"there is no MPI flavour '{wish}'{nearest(wish, FLAVOURS)}; flavours: {', '.join(FLAVOURS)}",
             "or give the path of an mpirun",
         )
     home = os.environ.get("MPI_HOME")
@@ -182,7 +179,7 @@ def find_mpi(prefer: str | None = None) -> Mpi:
         raise EnvironmentFailure(
             "net.no_mpi",
             f"MPI_HOME is '{home}', but there is no mpirun of Open MPI or MPICH in {home}/bin",
-            "correct MPI_HOME, or unset it to have PATH searched",
+            "correct MPI_HOME, or unset it to search PATH",
         )
     found = [mpi for mpi in candidates() if not wish or mpi.flavour == wish]
     if not found:
@@ -198,7 +195,7 @@ def _at(place: Path) -> Mpi:
             return mpi
     raise EnvironmentFailure(
         "net.no_mpi",
-        f"'{place}' is not an mpirun of Open MPI or MPICH, nor a folder that holds one",
+        f"'{place}' is not an mpirun of Open MPI or MPICH, nor a folder that contains one",
         "give the path of an mpirun, or 'openmpi' or 'mpich'",
     )
 
@@ -216,9 +213,7 @@ def no_mpi(flavour: str = "") -> EnvironmentFailure:
 
 
 class Mpirun:
-    """Starts ranks with the mpirun that `find_mpi` finds. `mpi`: a flavour or a path, as `find_mpi` takes
-    it.
-    """
+    """Starts ranks with the mpirun that `find_mpi` finds. `mpi`: a flavour or a path, as for `find_mpi`."""
 
     name = "mpirun"
 
@@ -229,13 +224,13 @@ class Mpirun:
         if not _only_here(hosts):
             if variable := _unbound():
                 return Placement("none", False, f"ranks are not bound: {variable}=none")
-            return Placement("core", False, "a rank a core, hosts are taken to have cores enough")
+            return Placement("core", False, "one rank per core; hosts are assumed to have enough cores")
         cpus = available()
         if ntasks > cpus.at_once:
             return Placement("none", True, f"{ntasks} ranks on {_count(cpus.at_once, 'CPU')}")
         if ntasks > cpus.cores:
             return Placement(
-                "hwthread", False, f"{ntasks} ranks on {_count(cpus.cores, 'core')}: a hardware thread each"
+                "hwthread", False, f"{ntasks} ranks on {_count(cpus.cores, 'core')}: one hardware thread each"
             )
         return Placement("core", False, "a rank a core")
 
@@ -243,7 +238,7 @@ class Mpirun:
         self, argv: Sequence[str], hosts: Sequence[str], ntasks: int, env: Mapping[str, str]
     ) -> list[str]:
         if ntasks < 1:
-            raise UsageError("launch.ntasks", f"{ntasks} ranks were asked for; at least 1 is allowed")
+            raise UsageError("launch.ntasks", f"{ntasks} ranks were requested; allowed: 1 or more")
         placement = self.placement(hosts, ntasks)
         variables = dict(env)
         if placement.oversubscribed:
@@ -256,7 +251,7 @@ class Mpirun:
         if hosts:
             line += ["--host", ",".join(f"{host}:{slots}" for host, slots in share(hosts, ntasks))]
         if placement.oversubscribed:
-            # The same words in 4 and 5: --oversubscribe is an old name that 5 may drop.
+            # The same options for 4 and 5: --oversubscribe is an old name that 5 may drop.
             line += [
                 "--map-by",
                 "slot:OVERSUBSCRIBE",
@@ -282,7 +277,7 @@ class Mpirun:
             shutil.which("ssh") or shutil.which("rsh") or any(os.environ.get(v) for v in RESOURCE_MANAGER)
         )
         if self.mpi.major < 5 and _only_here(hosts) and not remote:
-            line += ["--mca", "plm", "isolated"]  # 4 refuses to start even local ranks without ssh
+            line += ["--mca", "plm", "isolated"]  # without ssh, version 4 refuses to start even local ranks
         return line
 
     def _mpich(self, hosts: Sequence[str], ntasks: int, placement: Placement) -> list[str]:
@@ -292,23 +287,23 @@ class Mpirun:
             line += ["-hosts", ",".join(host for host, _ in shares), "-ppn", str(max(n for _, n in shares))]
         elif hosts:
             line += ["-hosts", ",".join(f"{host}:{slots}" for host, slots in share(hosts, ntasks))]
-        if self.mpi.name != "Intel MPI":  # binds by itself (I_MPI_PIN) and knows no -bind-to
+        if self.mpi.name != "Intel MPI":  # Intel MPI binds by itself (I_MPI_PIN) and has no -bind-to
             line += ["-bind-to", placement.bind]
         return [*line, "-n", str(ntasks)]
 
     def _forward(self, env: Mapping[str, str]) -> list[str]:
         """The options that give every rank `env`, on this host and on others."""
         if self.mpi.flavour == "openmpi":
-            return [word for name, value in env.items() for word in ("-x", f"{name}={value}")]
-        return [word for name, value in env.items() for word in ("-genv", name, value)]
+            return [option for name, value in env.items() for option in ("-x", f"{name}={value}")]
+        return [option for name, value in env.items() for option in ("-genv", name, value)]
 
     def inject(self, user_command: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        at = next((i for i, word in enumerate(user_command) if Path(word).name in COMMANDS), None)
+        at = next((i for i, argument in enumerate(user_command) if Path(argument).name in COMMANDS), None)
         if at is None:
             raise UsageError(
                 "launch.no_mpirun_in_command",
                 f"no mpirun or mpiexec in '{' '.join(user_command)}'",
-                "give the whole command that starts the ranks, as 'mpirun -n 4 ./program'",
+                "give the whole command that starts the ranks, such as 'mpirun -n 4 ./program'",
             )
         found = shutil.which(user_command[at])
         mpi = identify(Path(found)) if found else None
@@ -343,10 +338,9 @@ def split_slots(host: str) -> tuple[str, int | None]:
 
 
 def share(hosts: Sequence[str], ntasks: int) -> list[tuple[str, int]]:
-    """How many ranks each host gets: its own number where one is written, an even share of the rest
-    elsewhere.
+    """The number of ranks on each host: its own number if it has one, otherwise an even share of the rest.
 
-    Raises UsageError: the numbers written do not add up to `ntasks` ranks and no host is open.
+    Raises UsageError: the given numbers do not add up to `ntasks` ranks, and every host has a number.
     """
     parts = [split_slots(host) for host in hosts]
     fixed = sum(slots for _, slots in parts if slots is not None)
@@ -355,7 +349,7 @@ def share(hosts: Sequence[str], ntasks: int) -> list[tuple[str, int]]:
     if left and not open_hosts:
         raise UsageError(
             "launch.slots",
-            f"{ntasks} ranks were asked for, but {', '.join(hosts)} have {fixed} slots together",
+            f"{ntasks} ranks were requested, but {', '.join(hosts)} together have {fixed} slots",
             f"use --ntasks {fixed}, or raise the number after the colon",
         )
     each = -(-left // open_hosts) if open_hosts else 0
@@ -363,7 +357,7 @@ def share(hosts: Sequence[str], ntasks: int) -> list[tuple[str, int]]:
 
 
 def _only_here(hosts: Sequence[str]) -> bool:
-    """Are all ranks on this machine, and is there no resource manager that knows better?"""
+    """Whether all ranks run on this machine, and no resource manager can place them elsewhere."""
     if not hosts:
         return not any(os.environ.get(variable) for variable in RESOURCE_MANAGER)
     here = {"localhost", "127.0.0.1", socket.gethostname(), socket.gethostname().partition(".")[0]}
@@ -371,10 +365,10 @@ def _only_here(hosts: Sequence[str]) -> bool:
 
 
 def _unbound() -> str:
-    """The variable that asks Open MPI for ranks that are not bound; "": none does.
+    """The variable that asks Open MPI not to bind ranks; "" if none does.
 
-    In a virtual cluster, whose nodes share this machine's cores, one does: bound, the first rank of each node would be
-    on the same core. Where that is so, MPICH's ranks are not bound either.
+    A virtual cluster sets one, because its nodes share this machine's cores: with binding, the first rank of each node
+    would be on the same core. MPICH's ranks are then not bound either.
     """
     return next((name for name in BINDING_POLICIES if os.environ.get(name, "").lower() == "none"), "")
 

@@ -1,15 +1,14 @@
-"""A probe under way: its launcher as a child process, its events coming in, and no rank left when it is over.
+"""A running probe: its launcher as a child process, its events, and the removal of its ranks at the end.
 
-How it is made sure that nothing stays behind:
-  - The launcher gets a session of its own, so a Ctrl-C in the terminal reaches Sonde alone, which then says
-    `stop`.
-  - When Sonde dies, even by SIGKILL, the kernel sends SIGTERM to the launcher (PR_SET_PDEATHSIG), which ends
-    its ranks on every host; and the probe's stdin reaches end of file, which means stop.
-  - When the launcher is gone, every process of this machine that carries this run's mark in its environment
-    is ended. Process groups do not serve: Open MPI gives each rank a group of its own, MPICH a session.
-  - What the launcher had no time to remove (`remains.py`) is removed then.
-  - A guard, a shell that waits on a pipe from Sonde, does both when Sonde did not live to do it: MPICH's
-    mpiexec passes SIGTERM on once and then waits for ever for a rank that ignores it.
+How nothing stays behind:
+  - The launcher gets its own session, so Ctrl-C in the terminal reaches only Sonde, which then sends `stop`.
+  - When Sonde dies, even by SIGKILL, the kernel sends SIGTERM to the launcher (PR_SET_PDEATHSIG), which ends its ranks
+    on every host; and the probe's stdin reaches end of file, which means stop.
+  - When the launcher has ended, every process of this machine with this run's mark in its environment is killed.
+    Process groups are no help: Open MPI gives each rank its own group, MPICH its own session.
+  - Then the remains that the launcher had no time to remove (`remains.py`) are removed.
+  - A watchdog, a shell that waits on a pipe from Sonde, does both if Sonde died before: MPICH's mpiexec passes SIGTERM
+    on once and then waits for ever for a rank that ignores it.
 """
 
 from __future__ import annotations
@@ -41,15 +40,15 @@ if TYPE_CHECKING:
 
 MARK = "SONDE_RUN"  # in the environment of every process of a run
 _PR_SET_PDEATHSIG = 1
-_LINE_BYTES = 1 << 20  # a longer line on stdout is no event
+_LINE_BYTES = 1 << 20  # a longer line on stdout is not an event
 _TAIL_LINES = 8
 SEE_LOG = "see the log"
 SEE_SLURM = "see the log of slurmd on that host, and 'scontrol show node' for its state"
 _KILL_GRACE_S = 5.0
 
 # $1: the mark; $2: seconds in which the launcher may clean up by itself; $3: the run's folder; $4: the Python that ends
-# what is left, by pidfds, which a shell does not have, and removes what is noted there (remains.py). `read` succeeds
-# when Sonde says that it is through, and meets end of file when Sonde has died.
+# the remaining processes, by pidfds, which a shell does not have, and removes the recorded remains (remains.py). `read`
+# succeeds when Sonde reports that it has finished, and meets end of file when Sonde has died.
 _GUARD = """
 left() { grep -slzx "$1" /proc/[0-9]*/environ | cut -d/ -f3; }
 read word && exit
@@ -59,7 +58,7 @@ for turn in 1 2 3 4 5 6 7 8 9 10; do
 done
 [ -n "$(left "$1")" ] || [ -f "$5" ] || exit
 "$4" -P -c "$6" "$3" "${1#*=}" && exit
-# No Python, or none that finds Sonde: by their numbers, just looked up.
+# Without a Python that finds Sonde: kill them by process id, looked up just before.
 for turn in 1 2 3 4 5 6 7 8 9 10; do
   pids=$(left "$1")
   [ -n "$pids" ] || break
@@ -81,10 +80,9 @@ clear(Path(sys.argv[1]))
 class Ending:
     """How a run ended.
 
-    reason: "done", "stopped" (we asked, and it went by itself), "killed" (we asked, and it had to be ended),
-    "timeout", or what went wrong: "rank_died", "rank_failed", "launcher_died", "no_program", "no_slots",
-    "no_host", "failed". status: the launcher's exit status, negative for a signal. error: None unless
-    something went wrong.
+    reason: "done", "stopped" (asked to stop, and ended by itself), "killed" (asked to stop, and had to be killed),
+    "timeout", or the failure: "rank_died", "rank_failed", "launcher_died", "no_program", "no_slots", "no_host",
+    "failed". status: the launcher's exit status, negative for a signal. error: None unless something failed.
     """
 
     reason: str
@@ -93,31 +91,31 @@ class Ending:
 
     @property
     def ok(self) -> bool:
-        """Whether what was measured is all that was asked for, or as much as there was time for."""
+        """Whether the run measured everything that was requested, or as much as the time allowed."""
         return self.error is None
 
     def check(self) -> Ending:
-        """Itself; raises `error` when there is one."""
+        """Return itself, or raise `error` if there is one."""
         if self.error is not None:
             raise self.error
         return self
 
 
 class ProbeProcess:
-    """Starts a launcher's command and hands its events to `on_event`, in the thread that calls `wait`.
+    """Starts a launcher's command and passes its events to `on_event`, in the thread that calls `wait`.
 
     Parameters
     ----------
-    command    what `Launcher.command` returned.
-    run_dir    an existing folder; stderr, and whatever on stdout is no event, is appended to run_dir/log.
+    command    the result of `Launcher.command`.
+    run_dir    an existing folder; stderr, and lines of stdout that are no events, are appended to run_dir/log.
     on_event   called with each event; an exception from it ends the run and is passed on.
-    env        variables for the launcher itself, on top of this process's own.
-    grace_s    how long `stop` waits for the probe to finish by itself; then SIGTERM, and as long again:
+    env        variables for the launcher itself, in addition to this process's own.
+    grace_s    how long `stop` waits for the probe to finish by itself before SIGTERM, and then again before
                SIGKILL.
     room       prefix of error codes ("net.rank_died").
-    cwd        the folder to start in; None: the current one.
-    poll_s     how often `wait` looks up while nothing is said. Each look costs some 50 µs of a core: a program
-               that measures what disturbs cores is better looked at less often.
+    cwd        the start folder; None: the current one.
+    poll_s     how often `wait` checks while no event comes. Each check costs some 50 µs of a core: a program
+               that measures disturbances of cores should be checked less often.
 
     The thread that starts it must outlive it: PR_SET_PDEATHSIG is tied to the thread, not to the process.
 
@@ -141,13 +139,13 @@ class ProbeProcess:
     ) -> None:
         self.command = list(command)
         self.log = Path(run_dir) / "log"
-        self.last_error: Event | None = None  # the last "error" event, which says best what went wrong
+        self.last_error: Event | None = None  # the last "error" event, which describes the failure best
         self._on_event = on_event
         self._env = {**os.environ, **(env or {})}
         self._mark = uuid.uuid4().hex
         self._env[MARK] = self._mark
-        # hwloc, within mpirun and MPIs, looks for displays :0 to :9, and waits for whoever listens at their names,
-        # which each user of the machine may.
+        # hwloc, within mpirun and MPIs, looks for displays :0 to :9, and waits for any server at these names, which
+        # each user of the machine can start.
         self._env.setdefault("HWLOC_COMPONENTS", "-gl")
         self._made: Path | None = None  # for MPI's session files
         self._cwd = cwd
@@ -160,7 +158,7 @@ class ProbeProcess:
         self._log_start = 0
         self._began = 0.0
         self._pending = b""
-        self._asked: str | None = None  # why we ended it: "stopped" or "timeout"
+        self._asked: str | None = None  # why we stopped it: "stopped" or "timeout"
         self._escalate_at: float | None = None
         self._escalated = 0
         self._hurried = False
@@ -169,7 +167,7 @@ class ProbeProcess:
     # life
 
     def start(self) -> ProbeProcess:
-        """Starts the launcher.
+        """Start the launcher.
 
         Raises EnvironmentFailure: the launcher is missing or cannot be run, or run_dir cannot be written.
         """
@@ -189,7 +187,7 @@ class ProbeProcess:
             self._guard = subprocess.Popen(
                 [
                     *("/bin/sh", "-c", _GUARD, "sonde-guard", f"{MARK}={self._mark}"),
-                    f"{_KILL_GRACE_S / 10:g}",  # it looks ten times
+                    f"{_KILL_GRACE_S / 10:g}",  # it checks ten times
                     str(run_dir := self.log.parent.absolute()),
                     sys.executable,
                     str(remains.note_path(run_dir)),
@@ -217,9 +215,9 @@ class ProbeProcess:
             raise EnvironmentFailure(
                 f"{self._room}.no_launcher",
                 f"cannot start '{self.command[0]}': {error.strerror}",
-                "check --launcher and that its module is loaded",
+                "check --launcher, and load its module",
             ) from error
-        if self._made is not None:  # who outlives us is to find it
+        if self._made is not None:  # for the process that outlives us
             remains.note(self.log.parent, self.pid, (), self._env, self._began, self._made)
         return self
 
@@ -239,9 +237,9 @@ class ProbeProcess:
         return self._child.pid
 
     def stop(self, reason: str = "stopped") -> None:
-        """Asks the probe to finish: it ends its epoch, writes what it has and goes. Returns at once; `wait`
-        sees to the rest. Safe in a signal handler and from another thread; a second call hurries: SIGTERM
-        now."""
+        """Ask the probe to finish: it ends its epoch, writes its records and exits. Returns at once; `wait` does the
+        rest. Safe in a signal handler and from another thread; a second call is faster: SIGTERM at once.
+        """
         if self._ending is not None or self._child is None:
             return
         if self._asked is not None:
@@ -250,30 +248,31 @@ class ProbeProcess:
         self._escalate_at = time.monotonic() + self._grace_s
         self._asked = reason
         assert self._child.stdin is not None
-        with suppress(OSError, ValueError):  # it is gone already; wait() finds out how
+        with suppress(OSError, ValueError):  # it has ended already; wait() finds out how
             os.write(self._child.stdin.fileno(), b"stop\n")
-            # It stays open until the launcher has ended: MPICH's mpiexec fails where it has an end of file to hand on
-            # and the ranks are gone (4.0.2).
+            # The pipe stays open until the launcher has ended: MPICH's mpiexec fails if it must pass on an end of file
+            # after the ranks have ended (4.0.2).
 
     def interrupt(self, again: bool) -> None:
-        """`stop`, for a user who asks. `again`: one who will not wait; ranks that had no time to stop are not
-        blamed for it."""
+        """`stop` on a user's request. `again`: the user does not wait; ranks without time to stop are then not reported
+        as faulty.
+        """
         self._hurried = again
         self.stop()
 
     def kill(self) -> None:
-        """Ends everything and returns when it is over. What the probe had flushed stays on disk."""
+        """End everything, and return when it is over. Data that the probe has flushed stays on disk."""
         if self._ending is not None or self._child is None:
             return
         self._asked = "killed"
-        self._signal(signal.SIGTERM)  # a launcher ends ranks on other hosts only when it can still act
+        self._signal(signal.SIGTERM)  # a launcher ends ranks on other hosts only while it can still act
         with suppress(subprocess.TimeoutExpired):
             self._child.wait(_KILL_GRACE_S)
         self._signal(signal.SIGKILL)
         self._finish()
 
     def wait(self, timeout_s: float | None = None) -> Ending:
-        """Hands on events until the run is over. After `timeout_s` the probe is stopped as by `stop`."""
+        """Pass on events until the run is over. After `timeout_s` the probe is stopped as by `stop`."""
         if self._ending is not None:
             return self._ending
         assert self._child is not None, "not started"
@@ -285,7 +284,7 @@ class ProbeProcess:
             with selectors.DefaultSelector() as selector:
                 selector.register(stdout, selectors.EVENT_READ)
                 while True:
-                    # Short enough that a launcher which died while a rank holds its stdout open is noticed.
+                    # Short enough to notice that a launcher died while a rank holds its stdout open.
                     if selector.select(self._poll_s) and not self._read(stdout):
                         break
                     if self._child.poll() is not None:
@@ -312,7 +311,7 @@ class ProbeProcess:
             self._escalate_at = now + self._grace_s
 
     def _read(self, stdout: int) -> bool:
-        """Takes what is there; False at end of file."""
+        """Read the available data; False at end of file."""
         while True:
             try:
                 piece = os.read(stdout, 1 << 16)
@@ -338,7 +337,7 @@ class ProbeProcess:
             return
         if event["event"] == "error":
             self.last_error = event
-        elif event["event"] == "start":  # all ranks are up, and so is what they share
+        elif event["event"] == "start":  # all ranks are up, and so are their shared files
             remains.note(self.log.parent, self.pid, marked(self._mark), self._env, self._began, self._made)
         self._on_event(event)
 
@@ -348,9 +347,9 @@ class ProbeProcess:
         self._log_file.flush()
 
     def _signal(self, number: int) -> None:
-        """To the launcher, which passes SIGTERM on to ranks wherever they are."""
+        """Send a signal to the launcher, which passes SIGTERM on to ranks on all hosts."""
         assert self._child is not None
-        self._child.send_signal(number)  # nothing happens when it is gone
+        self._child.send_signal(number)  # no effect if it has ended
 
     def _dismiss_guard(self) -> None:
         if self._guard is not None:
@@ -388,10 +387,10 @@ class ProbeProcess:
         if status == 0:
             return Ending(self._asked or "done", 0)
         reason, what, hint = explain(log, status, self.command)
-        if self.last_error is not None:  # the probe knew, and said so itself
+        if self.last_error is not None:  # the probe reported the failure itself
             code = str(self.last_error.get("code") or f"{self._room}.{reason}")
             what = str(self.last_error.get("what") or what)
-            hint = str(self.last_error.get("hint") or "")  # the log has only how ranks went down with it
+            hint = str(self.last_error.get("hint") or "")  # the log only shows how ranks ended with it
         else:
             code = f"{self._room}.{reason}"
             hint = with_tail(hint, log)
@@ -400,13 +399,13 @@ class ProbeProcess:
     def _not_answering(self) -> SondeError:
         return EnvironmentFailure(
             f"{self._room}.not_answering",
-            f"the ranks did not stop within {self._grace_s:g} s of being asked, and were ended",
+            f"the ranks did not stop within {self._grace_s:g} s of the request, and were killed",
             with_tail(SEE_LOG, self.own_log()),
             str(self.log),
         )
 
     def own_log(self) -> str:
-        """The end of what this run wrote to the log."""
+        """The end of this run's part of the log."""
         try:
             with self.log.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
@@ -417,7 +416,7 @@ class ProbeProcess:
 
 
 def marked(mark: str) -> list[int]:
-    """Process ids of this machine whose environment, at their start, held this run's mark."""
+    """Process ids of this machine whose environment contained this run's mark at their start."""
     numbers = (int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit())
     return [pid for pid in numbers if _carries(pid, mark)]
 
@@ -426,20 +425,19 @@ def _carries(pid: int, mark: str) -> bool:
     try:
         with open(f"/proc/{pid}/environ", "rb") as environ:
             return f"{MARK}={mark}".encode() in environ.read().split(b"\0")
-    except OSError:  # another user's, or just gone
+    except OSError:  # another user's, or just ended
         return False
 
 
 def signal_marked(pid: int, mark: str, number: int) -> None:
-    """Sends a signal to a process that carries this run's mark: not to another that has its number by now, nor
-    to one that is gone or another user's.
-
+    """Send a signal to a process with this run's mark: not to a later process with the same number, and not to one that
+    has ended or belongs to another user.
     """
     processes.signal_one(pid, number, lambda: _carries(pid, mark))
 
 
 def sweep(mark: str, numbers: Sequence[int] = (signal.SIGTERM, signal.SIGKILL)) -> None:
-    """Ends every process of this machine that carries this run's mark; it has a second to tidy up first."""
+    """End every process of this machine with this run's mark; each has a second to clean up first."""
     asked: set[int] = set()
     for number in numbers:
         for _ in range(50):
@@ -454,7 +452,7 @@ def sweep(mark: str, numbers: Sequence[int] = (signal.SIGTERM, signal.SIGKILL)) 
 
 
 def with_tail(hint: str, log: str) -> str:
-    """`hint` with the last lines of the log under it."""
+    """`hint` with the last lines of the log below it."""
     lines = deque((line.rstrip() for line in log.splitlines() if re.search(r"\w", line)), maxlen=_TAIL_LINES)
     if not lines:
         return hint
@@ -463,7 +461,9 @@ def with_tail(hint: str, log: str) -> str:
 
 
 def without_log(error: SondeError) -> SondeError:
-    """An error of a run whose folder goes away with its log: what it says of the log is what it holds of it."""
+    """An error of a run whose folder is removed with its log: the error contains the lines of the log that it
+    mentions.
+    """
     error.log = ""
     if error.hint == SEE_LOG or error.hint.startswith(f"{SEE_LOG}; "):
         error.hint = (
@@ -474,7 +474,7 @@ def without_log(error: SondeError) -> SondeError:
     return error
 
 
-# What launchers write, with runs of white space made one blank: they break lines where they like.
+# Messages of launchers. White space is reduced to one blank, because launchers break lines anywhere.
 _SIGNALLED = (
     re.compile(
         r"process rank (?P<rank>\d+) with PID \d+ on node (?P<node>\S+) exited on signal (?P<number>\d+)"
@@ -490,7 +490,7 @@ _FAILED = (
     re.compile(r"srun: error: (?P<node>\S+): tasks? (?P<rank>[\d,-]+): Exited with exit code (?P<code>\d+)"),
     re.compile(r"PID \d+ RUNNING AT (?P<node>\S+) = EXIT CODE: (?P<code>\d+)"),
 )
-# Ranks that never began: the others are killed for it, which says nothing of a fault of theirs.
+# Ranks that never started: the others are killed because of them, which is no fault of theirs.
 _NOT_STARTED = (
     re.compile(
         r"srun: error: Task launch for (?:StepId=)?\S+ failed on node (?P<node>[^\s:]+): (?P<why>.+?)(?: srun: |$)"
@@ -507,14 +507,14 @@ _CAUSES = (
             "More processors requested than permitted",
             "Requested node configuration is not available",
         ),
-        "the launcher has fewer slots than ranks were asked for",
-        "ask for fewer with --ntasks, name more hosts with --hosts, or ask the scheduler for more tasks",
+        "the launcher has fewer slots than the requested ranks",
+        "request fewer with --ntasks, name more hosts with --hosts, or request more tasks from the scheduler",
     ),
     (
         "no_program",
         ("unable to launch the specified application", "execvp error on file", "error: execve(): "),
         "the probe could not be run on every host",
-        "install Sonde where all hosts see it, under the same path",
+        "install Sonde in a folder that all hosts see under the same path",
     ),
     (
         "no_host",
@@ -534,10 +534,9 @@ _CAUSES = (
 
 
 def explain(log: str, status: int, command: Sequence[str]) -> tuple[str, str, str]:
-    """(reason, what, hint) for a launcher that ended with `status` unasked, from what launchers write.
+    """(reason, what, hint) for a launcher that ended with `status` on its own, from the messages of launchers.
 
-    Source: messages as seen of Open MPI 4.1.4, 5.0.7 and 5.0.11, of MPICH 4.0.2 and 5.0.2, and of srun of Slurm
-    24.11.
+    Source: messages of Open MPI 4.1.4, 5.0.7 and 5.0.11, of MPICH 4.0.2 and 5.0.2, and of srun of Slurm 24.11.
     """
     log = " ".join(log.split())
     for reason, phrases, what, hint in _CAUSES:
@@ -560,7 +559,7 @@ def explain(log: str, status: int, command: Sequence[str]) -> tuple[str, str, st
     if status < 0:
         return (
             "launcher_died",
-            f"{name} was ended by signal {-status} ({_signal_name(-status)})",
+            f"{name} was killed by signal {-status} ({_signal_name(-status)})",
             "run it again",
         )
     if 128 < status < 160:
@@ -576,7 +575,7 @@ def _who(named: Mapping[str, str | None]) -> str:
 
 def _death_hint(died: str) -> str:
     if "SIGKILL" in died or "Killed" in died:
-        return "out of memory, or ended by someone; look at 'dmesg' on that host, or ask for fewer ranks"
+        return "out of memory, or killed by a user; look at 'dmesg' on that host, or use fewer ranks"
     return SEE_LOG
 
 
@@ -588,13 +587,13 @@ def _signal_name(number: int) -> str:
 
 
 def die_with_parent(parent: int, number: int = signal.SIGTERM) -> Callable[[], None]:
-    """What a child does before it becomes another program: ask for that signal when `parent` dies."""
+    """Code for a child before it becomes another program: ask for that signal when `parent` dies."""
     libc = ctypes.CDLL(None, use_errno=True)
     asked_for = int(number)
 
     def ask() -> None:
         libc.prctl(_PR_SET_PDEATHSIG, asked_for, 0, 0, 0)
-        if os.getppid() != parent:  # it died before we could ask
+        if os.getppid() != parent:  # it died before the request
             os._exit(1)
 
     return ask

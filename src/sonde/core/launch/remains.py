@@ -1,15 +1,15 @@
-"""What a run's MPI keeps on this machine outside the run's folder, and its removal when the MPI could not.
+"""The files of a run's MPI outside the run's folder on this machine, and their removal when the MPI could not do it.
 
-Open MPI's ranks share segments in /dev/shm, and its mpirun has a folder of session files (session_files.py); mpirun
-removes both when it ends in order, which a SIGKILL or the kernel's memory killer does not let it do. MPICH unlinks
-its segments once all ranks have attached them. So what is there is noted in the run's folder as soon as the ranks
-are up, and who outlives the launcher removes it: Sonde, else the guard (`process._GUARD` reads the note, too), else
-`sonde data recover`. On other hosts this is left to the launcher's daemons.
+Open MPI's ranks share segments in /dev/shm, and its mpirun has a folder of session files (session_files.py). mpirun
+removes both when it ends properly, but not after a SIGKILL or the kernel's out-of-memory killer. MPICH unlinks its
+segments once all ranks have attached them. The present files are therefore recorded in the run's folder as soon as the
+ranks are up, and a process that outlives the launcher removes them: Sonde, else the watchdog (`process._GUARD` reads
+the record, too), else `sonde data recover`. On other hosts the launcher's daemons do this.
 
-A note is named after the host, so that nothing is removed on another machine. Its first line is the inode of the run's
-folder, so that a copy of a folder, which may come from another user, removes nothing. A line "INODE PATH" follows for
-each file or folder, so that a new file under an old name is not removed. A note counts only in a folder that the caller
-owns and nobody else may write in: otherwise its author could choose which of the caller's files to remove.
+A record is named after the host, so that nothing is removed on another machine. Its first line is the inode of the
+run's folder, so that a copy of a folder, which may come from another user, removes nothing. A line "INODE PATH" follows
+for each file or folder, so that a new file under an old name is not removed. A record counts only in a folder that the
+caller owns and nobody else can write in: otherwise its author could choose which of the caller's files to remove.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from sonde.core.owned_files import Folder
 SHARED_MEMORY = "/dev/shm/"
 OF_OPEN_MPI_5 = ("prte.", "prterun.", "mpirun.")
 PRIVATE_SESSION = "sonde-mpi-"
-"""How the name of a folder begins that is made for one mpirun; see session_files.py."""
+"""The beginning of the name of a folder that is created for one mpirun; see session_files.py."""
 
 
 def note_path(run_dir: Path) -> Path:
-    """Where this host's note of a run lies."""
+    """The path of this host's record of a run."""
     return run_dir / f"remains-{socket.gethostname()}"
 
 
@@ -42,20 +42,20 @@ def note(
     ranks: Iterable[int],
     environment: Mapping[str, str],
     began: float,
-    made: Path | None = None,
+    created: Path | None = None,
 ) -> None:
-    """Notes what a run uses on this machine; nothing where it uses nothing or the folder takes no more.
+    """Record the files that a run uses on this machine; do nothing if there are none or the folder cannot be written.
 
-    launcher, ranks: process ids. environment: the launcher's. began: s since 1970; what is older belongs to
-    another. made: the folder that session_files made for it.
+    launcher, ranks: process ids. environment: the launcher's. began: s since 1970; older files belong to another run.
+    created: the folder that session_files created for it.
     """
-    own = [made] if made else session_folders(launcher, environment)
+    own = [created] if created else session_folders(launcher, environment)
     found = [*segments(ranks), *own]
     lines = []
     for path in dict.fromkeys(found):
         with suppress(OSError):
             is_ = path.lstat()
-            # A coarse clock stamps files: some milliseconds behind.
+            # File time stamps come from a coarse clock: they may be some milliseconds late.
             if is_.st_uid == os.geteuid() and is_.st_ctime >= began - 1 and _WORD.fullmatch(str(path)):
                 lines.append(f"{is_.st_ino} {path}\n")
     if lines:
@@ -95,9 +95,9 @@ def session_folders(launcher: int, environment: Mapping[str, str]) -> list[Path]
 
 
 def clear(run_dir: Path) -> list[Path]:
-    """Removes what this host's note names and is still there, and the note; returns what was removed.
+    """Remove the existing files of this host's record, and the record; return the removed paths.
 
-    What a process still has mapped stays.
+    Files that a process still has mapped stay.
     """
     name = note_path(run_dir).name
     removed: list[Path] = []
@@ -106,7 +106,7 @@ def clear(run_dir: Path) -> list[Path]:
             if run.facts(name) is None or not run.is_private:
                 return removed
             head, *lines = run.read_text(name).splitlines() or [""]
-            if head != str(run.inode):  # it came with a copy of its folder
+            if head != str(run.inode):  # it came with a copy of a folder
                 lines = []
             noted = [(Path(path), inode) for inode, _, path in (line.partition(" ") for line in lines)]
             mapped = set(segments(_processes())) if noted else set()
@@ -117,12 +117,12 @@ def clear(run_dir: Path) -> list[Path]:
     return removed
 
 
-# Paths that fit into a line of the note.
+# Paths that fit into a line of the record.
 _WORD = re.compile(r"[!-~]([ -~]*[!-~])?")
 
 
 def _removed(path: Path, inode: str) -> bool:
-    """Removes a noted file or folder if the caller owns it and nobody else could have put it there."""
+    """Remove a recorded file or folder if the caller owns it and nobody else could have put it there."""
     if not path.is_absolute() or ".." in path.parts:
         return False
     in_memory = str(path).startswith(SHARED_MEMORY)
@@ -144,13 +144,15 @@ def _removed(path: Path, inode: str) -> bool:
         parent.remove_folder(path.name)
         if path.name.startswith("pid."):
             with suppress(OSError), _parent(path.parent) as above:
-                above.remove_folder(path.parent.name)  # of all of this user's runs, when this was its last
+                above.remove_folder(
+                    path.parent.name
+                )  # the folder of all of this user's runs, after the last one
         return True
     return False
 
 
 def _parent(path: Path) -> Folder:
-    """The folder above a path. OSError  another user may replace files in it, or it is a link."""
+    """The folder above a path. OSError  another user can replace files in it, or it is a link."""
     parent = Folder(path.parent)
     if path.parent.is_symlink() or not (parent.is_private or parent.is_sticky):
         parent.close()

@@ -1,4 +1,4 @@
-"""One run of a room's probe: start, listen, stop in time, seal. What is the room's own, the room hands over.
+"""One run of a room's probe: start, listen, stop in time, seal. The room supplies its own parts.
 
 class Listener(session.Listener):
     room = "net"
@@ -36,20 +36,19 @@ from sonde.core.surroundings import place_of_ranks
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be measured, with what, into which dataset.
+    """The measurement: what runs, with which settings, into which dataset.
 
-    schema     the room's; of several parts, the datasets are <stem>-<part>.nc.
-    start      from `prepare`. ntasks: ranks. env: variables for each of them, kept in /env.
-    words      the probe's command line after its name, made of the run's folder and of the time it may
-               measure (s; 0: no limit).
-    plan       what the schema needs to make sense of the records.
-    out        the dataset. command: what the user typed, for the dataset, as is `seed`.
-    time_s     tells how long the probe may measure (s; 0: no limit); asked when it is about to start.
-    timeout_s  how long the probe may be silent before it is taken for stuck.
-    attrs      root attributes of the room's own. warnings: those known before the start.
-    beside     what works beside the probe, entered with the run's folder before `words` and `time_s` are asked, left
-               before the run is sealed: a server, say. What it keeps in the folder it removes itself.
-    deadline   when all of it is over, saving and analysis included.
+    schema     the room's; with several parts, the datasets are <stem>-<part>.nc.
+    start      from `prepare`. ntasks: ranks. env: variables for each of them, stored in /env.
+    words      makes the probe's arguments from the run's folder and the time for measuring (s; 0: no limit).
+    plan       the information that the schema needs to read the records.
+    out        the dataset. command: the user's command line, for the dataset, and so is `seed`.
+    time_s     gives the time for measuring (s; 0: no limit); called just before the probe starts.
+    timeout_s  how long the probe may be silent before it counts as stuck.
+    attrs      further root attributes of the room. warnings: those known before the start.
+    beside     a program that runs next to the probe, such as a server; entered with the run's folder before `words`
+               and `time_s` are called, left before the run is sealed. It removes its own files from the folder.
+    deadline   the end of everything, with saving and analysis.
     """
 
     schema: RoomSchema
@@ -73,23 +72,23 @@ class Job:
         return seal.run_folder(self.out)
 
     def line(self, time_s: float) -> list[str]:
-        """The whole command line that measures for `time_s`."""
+        """The complete command line that measures for `time_s`."""
         return self.start.line(self.words(str(self.run_dir.resolve()), time_s), self.ntasks, self.env)
 
 
 class Listener:
-    """Takes a probe's events: shows them, and keeps what belongs into the dataset.
+    """Takes a probe's events: shows them, and stores those that belong in the dataset.
 
-    A room derives its own: it fills in the words below, and takes its own events in `take`, after
+    A room derives its own class: it sets the texts below, and handles its own events in `take`, after
     `super().take(event)`.
 
     room          prefix of codes.
-    sample_kinds  values of a record's `kind` that say it holds samples: a run without any is forgotten when
-                  it fails or is interrupted. None: every record does.
-    crowded       what it means that ranks share cores, and what to do.
-    dropped       what there are too many of for their files, and what to do.
-    patience      what to do when ranks were silent for longer than --timeout. who: what the ranks are called then.
-    poll_s        how often the parent wakes up to look after the probe: its own work is noise to what is measured.
+    sample_kinds  values of a record's `kind` for samples: a run without samples is removed when it fails or is
+                  interrupted. None: every record is a sample.
+    crowded       the meaning of ranks that share cores, and what to do.
+    dropped       the things that are too many for their files, and what to do.
+    patience      the hint when ranks were silent for longer than --timeout. who: the name of the ranks in the error.
+    poll_s        how often the parent wakes up to check the probe: its own work disturbs the measurement.
     """
 
     room: str
@@ -112,7 +111,7 @@ class Listener:
         self.heard = time.monotonic()
 
     def take(self, event: Event) -> None:
-        """Takes an event, in the thread that called `run`; an exception ends the run and is passed on."""
+        """Handle an event, in the thread that called `run`; an exception ends the run and is passed on."""
         self.heard = time.monotonic()
         self.progress.show(event)
         match event["event"]:
@@ -130,7 +129,7 @@ class Listener:
                     meaning, hint = self.crowded
                     self.warn(
                         "crowded_kernel",
-                        f"nodes of one kernel, as containers and virtual clusters are, have "
+                        f"nodes that share one kernel (containers, virtual clusters) have "
                         f"{event.get('ranks_on_kernel')} ranks on {event.get('kernel_cores')} cores: {meaning}",
                         hint,
                     )
@@ -144,20 +143,20 @@ class Listener:
                 self.ended = event
                 if event["dropped"]:
                     things, hint = self.dropped
-                    evidence = f"{event['dropped']} {things} found no room and are lost"
+                    evidence = f"{event['dropped']} {things} are lost, because there was no room"
                     self.warn("records_dropped", evidence, hint)
 
     def warn(self, code: str, evidence: str, hint: str) -> None:
-        """Adds a warning with the room's code to the dataset."""
+        """Add a warning with the room's code to the dataset."""
         self.warnings.append(Warning(f"{self.room}.{code}", evidence, hint))
 
     def stop(self) -> None:
-        """Asks the probe to finish and to keep what it has. Nothing happens when none is under way."""
+        """Ask the probe to finish and to save its data. No effect if no probe runs."""
         if self.process is not None:
             self.process.stop()
 
     def stop_reason(self, ending: Ending) -> str:
-        """Why measuring ended, for the dataset."""
+        """The reason why measuring ended, for the dataset."""
         if self.interrupted:
             return "interrupted"
         if self.ended is not None:
@@ -166,12 +165,12 @@ class Listener:
 
 
 def run(job: Job, listener: Listener) -> Measured:
-    """Measures, and seals what was measured, however it ended.
+    """Measure, and seal the data, however the measurement ended.
 
     Raises
     ------
-    EnvironmentFailure  nothing could be measured or written; the hint says how to recover what was.
-    Interrupted         <room>.interrupted: before there was a sample; nothing is left.
+    EnvironmentFailure  nothing could be measured or written; the hint gives the command to recover the data.
+    Interrupted         <room>.interrupted: before there was a sample; no file is left.
     """
     run_dir, start, schema = job.run_dir, job.start, job.schema
     placement = start.launcher.placement(start.hosts, job.ntasks)
@@ -200,7 +199,7 @@ def run(job: Job, listener: Listener) -> Measured:
                 time_s = job.time_s()
                 ending = listen(job.line(time_s), run_dir, listener, time_s, job.timeout_s)
         except SondeError as failed:
-            if nothing_in(run_dir, listener.sample_kinds):  # what works beside the probe did not start
+            if nothing_in(run_dir, listener.sample_kinds):  # the program next to the probe did not start
                 forget(run_dir)
                 without_log(failed)
             raise
@@ -226,15 +225,15 @@ def run(job: Job, listener: Listener) -> Measured:
                 deadline=job.deadline,
             )
         if error is not None and not Path(error.log).is_file():
-            without_log(error)  # the folder went when the dataset was whole
+            without_log(error)  # the folder was removed when the dataset was complete
     return Measured(files, stop_reason, listener.interrupted or asked.came, error, listener.attrs)
 
 
 def listen(line: Sequence[str], run_dir: Path, listener: Listener, time_s: float, timeout_s: float) -> Ending:
-    """Runs a probe to its end; Ctrl-C and SIGTERM ask it to finish, a second one ends it.
+    """Run a probe to its end; Ctrl-C and SIGTERM ask it to finish, a second one kills it.
 
-    time_s: how long it means to measure; 0: no limit. timeout_s: how long it may be silent, and how much
-    longer than `time_s` it may take.
+    time_s: the planned time of measuring; 0: no limit. timeout_s: how long it may be silent, and how much longer than
+    `time_s` it may take.
     """
     process = ProbeProcess(
         line, run_dir, listener.take, cwd=place_of_ranks(), room=listener.room, poll_s=listener.poll_s
@@ -256,7 +255,7 @@ def listen(line: Sequence[str], run_dir: Path, listener: Listener, time_s: float
         listener.process = process
         listener.heard = time.monotonic()
         watcher.start()
-        if listener.interrupted:  # before there was a process that could have been told
+        if listener.interrupted:  # before there was a process to stop
             process.stop()
         try:
             ending = process.wait(None if time_s == 0 else time_s + timeout_s)
@@ -279,19 +278,19 @@ def listen(line: Sequence[str], run_dir: Path, listener: Listener, time_s: float
 
 
 def nothing_in(run_dir: Path, kinds: Sequence[int] | None = None) -> bool:
-    """Whether no rank has written a record of these kinds; None: of any."""
+    """Whether no rank has written a record of these kinds; None: of any kind."""
     for path in run_dir.glob("*.blk"):
-        with suppress(DataError, EnvironmentFailure, OSError):  # not even its head is there
+        with suppress(DataError, EnvironmentFailure, OSError):  # not even its head exists
             file = BlockFile(path)
             if kinds is not None and "kind" not in (file.dtype.names or ()):
-                continue  # of something that worked beside the ranks
+                continue  # from a program next to the ranks
             if any(kinds is None or np.isin(records["kind"], kinds).any() for records in file):
                 return False
     return True
 
 
 def forget(run_dir: Path) -> None:
-    """Removes the folder of a run that never began; what its log says is told by `without_log`."""
+    """Remove the folder of a run that never began; `without_log` reports its log."""
     seal.forget(run_dir)
 
 
@@ -302,13 +301,14 @@ def unless_interrupted(
     begin: Callable[[], None],
     kinds: Sequence[int] | None = None,
 ) -> Iterator[None]:
-    """A Ctrl-C before programs listen, or while they are saved; what holds samples stays, for `recover`.
+    """Handle a Ctrl-C before programs listen, or while they are saved; a folder with samples stays, for `recover`.
 
-    begin: makes the folder with its run.json; a signal waits until it did, as nobody could tell whose half a folder is.
+    begin: creates the folder with its run.json. A signal waits until this is done, because nobody could tell the owner
+    of a half-made folder.
     """
     begun = False
     try:
-        with put_off(f"{room}: interrupted; remove {run_dir} if it is there") as asked:
+        with put_off(f"{room}: interrupted; remove {run_dir} if it exists") as asked:
             begin()
             begun = True
         asked.leave()
@@ -323,12 +323,14 @@ def unless_interrupted(
 
 
 def saving(run_dir: Path, room: str) -> AbstractContextManager[PutOff]:
-    """Around `seal.seal`, whose `progress` is to call `leave`: a Ctrl-C waits for it, a second one does not."""
+    """A context for `seal.seal`, whose `progress` must call `leave`: a first Ctrl-C waits for it, a second one does
+    not.
+    """
     return put_off(f"{room}: {_not_saved(run_dir)}\n  hint: {_recover(run_dir)}")
 
 
 def _not_saved(run_dir: Path) -> str:
-    return f"interrupted before the dataset was saved; what was measured is in {run_dir}"
+    return f"interrupted before the dataset was saved; the measurements are in {run_dir}"
 
 
 def _recover(run_dir: Path) -> str:
@@ -341,5 +343,5 @@ def interrupted(room: str) -> Interrupted:
 
 
 def _storable(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Truth values as 0 and 1: NetCDF attributes know no others."""
+    """Truth values as 0 and 1, because NetCDF attributes have no truth values."""
     return {name: int(value) if isinstance(value, bool) else value for name, value in facts.items()}

@@ -1,12 +1,12 @@
-"""Where an mpirun of Open MPI keeps its session files: in a folder that nobody else can have prepared.
+"""A folder for the session files of an mpirun of Open MPI that nobody else can have prepared.
 
-By itself Open MPI takes /tmp/ompi.HOST.UID (4) or /tmp/prte.HOST.PID.UID (5), whoever made it: another user who did,
-and lets everybody write there, replaces files by links, and the ranks write where these lead to, with the rights of who
-started them. So root has them in /run on each host. For another user a folder is made here, under a random name and
-with mode 0700, and is removed when the run is over; on other hosts nothing is a good place for all, so a run that may
-reach some has the place that Open MPI chooses.
+By default Open MPI uses /tmp/ompi.HOST.UID (4) or /tmp/prte.HOST.PID.UID (5), whoever created it. Another user could
+create it with write permission for everybody and replace files by links: the ranks would then write to the targets with
+the rights of the user who started them. Therefore root's session files are in /run on each host. For another user a
+folder is created here, under a random name and with mode 0700, and removed at the end of the run. No folder is suitable
+on all other hosts, so a run that may reach other hosts uses the place that Open MPI chooses.
 
-Open MPI 4 takes one place for all hosts and no others: ranks do not start where one for this host alone is set (4.1.4).
+Open MPI 4 accepts one place for all hosts only: ranks do not start if a place is set for this host only (4.1.4).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sonde.core.owned_files import Folder
 
 _PLACE = ("OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base")
 _OF_ROOT = "/run"
-# Words before the hosts or their number. Sonde's own commands name hosts where there are others.
+# Options before the hosts or their number. Sonde's own commands name hosts if there are other hosts.
 _ELSEWHERE = {
     "--host",
     "-host",
@@ -43,10 +43,10 @@ _OWN_SETTINGS = (".openmpi/mca-params.conf", ".prte/mca-params.conf")
 
 
 def make(command: Sequence[str], environment: Mapping[str, str]) -> tuple[Path | None, dict[str, str]]:
-    """Returns the folder that was made for the mpirun of a command, if any, and the variables that lead it there.
+    """The folder that was created for the mpirun of a command, if any, and the variables that select it.
 
-    (None, {}) where the command is no mpirun, where somebody has chosen a place already, where the run of another user
-    than root may reach other hosts, or where the temporary folder takes none.
+    (None, {}) if the command is not an mpirun, if somebody has chosen a place already, if the run of a user other than
+    root may reach other hosts, or if the temporary folder cannot be written.
     """
     if os.path.basename(command[0]) not in COMMANDS or _is_chosen(command, environment):
         return None, {}
@@ -55,23 +55,23 @@ def make(command: Sequence[str], environment: Mapping[str, str]) -> tuple[Path |
     if not _ELSEWHERE.isdisjoint(command) or any(environment.get(name) for name in RESOURCE_MANAGER):
         return None, {}
     try:
-        made = Path(tempfile.mkdtemp(prefix=PRIVATE_SESSION))
+        created = Path(tempfile.mkdtemp(prefix=PRIVATE_SESSION))
     except OSError:
         return None, {}
-    return made, dict.fromkeys(_PLACE, str(made))
+    return created, dict.fromkeys(_PLACE, str(created))
 
 
-def remove(made: Path) -> None:
-    """Removes the folder and what is in it."""
+def remove(created: Path) -> None:
+    """Remove the folder and its content."""
     with suppress(OSError, EnvironmentFailure):
-        with Folder(made) as folder:
+        with Folder(created) as folder:
             folder.remove_all()
-        with Folder(made.parent) as parent:
-            parent.remove_folder(made.name)
+        with Folder(created.parent) as parent:
+            parent.remove_folder(created.name)
 
 
 def _is_chosen(command: Sequence[str], environment: Mapping[str, str]) -> bool:
-    if any(_CHOSEN.search(word) for word in (*environment, *command)):
+    if any(_CHOSEN.search(text) for text in (*environment, *command)):
         return True
     for path in _settings(command[0], environment):
         with suppress(OSError), open(path, encoding="utf-8", errors="replace") as lines:
@@ -81,7 +81,7 @@ def _is_chosen(command: Sequence[str], environment: Mapping[str, str]) -> bool:
 
 
 def _settings(mpirun: str, environment: Mapping[str, str]) -> Iterator[Path]:
-    """Files of an installation, and the user's own, in which a place may have been chosen."""
+    """Files of an installation, and of the user, that may choose a place."""
     prefixes = [Path("/"), *Path(os.path.realpath(mpirun)).parents[1:2]]
     prefixes += [Path(environment[name]) for name in ("OPAL_PREFIX", "PRTE_PREFIX") if environment.get(name)]
     for prefix in dict.fromkeys(prefixes):

@@ -1,9 +1,8 @@
 """srun of Slurm, inside an allocation or outside one (where it makes its own).
 
-stdin goes to task 0 alone (--input=0); stdout comes at once (--unbuffered); a task that fails ends the others
-(--kill-on-bad-exit). Inside a job the step may share the resources of the batch step (--overlap, Slurm 20.11
-and later). SIGTERM to srun ends the step's tasks on every node; when srun is killed, slurmctld ends them at
-its timeout.
+stdin goes to task 0 only (--input=0); stdout comes at once (--unbuffered); a task that fails ends the others
+(--kill-on-bad-exit). Inside a job the step may share the resources of the batch step (--overlap, Slurm 20.11 and
+later). SIGTERM to srun ends the step's tasks on every node; when srun is killed, slurmctld ends them at its timeout.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Srun:
-    """Starts ranks as a Slurm step. `mpi`: the flavour of the probes, which decides how they are wired up."""
+    """Starts ranks as a Slurm step. `mpi`: the flavour of the probes, which decides on the PMI plug-in."""
 
     name = "srun"
 
@@ -43,13 +42,13 @@ class Srun:
         cpus = job_cpus(os.environ)
         if cpus is not None and ntasks > cpus and not hosts:
             return Placement("none", True, f"{ntasks} ranks on the job's {cpus} CPUs")
-        return Placement("core", False, "a rank a core, as Slurm granted them")
+        return Placement("core", False, "one rank per core, as Slurm granted them")
 
     def command(
         self, argv: Sequence[str], hosts: Sequence[str], ntasks: int, env: Mapping[str, str]
     ) -> list[str]:
         if ntasks < 1:
-            raise UsageError("launch.ntasks", f"{ntasks} ranks were asked for; at least 1 is allowed")
+            raise UsageError("launch.ntasks", f"{ntasks} ranks were requested; allowed: 1 or more")
         placement = self.placement(hosts, ntasks)
         line = [
             str(self.srun),
@@ -68,7 +67,7 @@ class Srun:
             if written and len({slots for _, slots in shares}) > 1:
                 raise UsageError(
                     "launch.srun_slots",
-                    f"srun puts as many ranks on one host as on the next, not {', '.join(hosts)}",
+                    f"srun puts the same number of ranks on each host, not {', '.join(hosts)}",
                     "leave the numbers out, or use --launcher mpirun",
                 )
             line += [f"--nodelist={','.join(name for name, _ in shares)}", f"--nodes={len(shares)}"]
@@ -82,22 +81,22 @@ class Srun:
         return [*line, *self._export(variables), *argv]
 
     def inject(self, user_command: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        at = next((i for i, word in enumerate(user_command) if Path(word).name == "srun"), None)
+        at = next((i for i, argument in enumerate(user_command) if Path(argument).name == "srun"), None)
         if at is None:
             raise UsageError(
                 "launch.no_srun_in_command",
                 f"no srun in '{' '.join(user_command)}'",
-                "give the whole command that starts the ranks, as 'srun -n 4 ./program'",
+                "give the whole command that starts the ranks, such as 'srun -n 4 ./program'",
             )
         before, own = list(user_command[: at + 1]), list(user_command[at + 1 :])
         if not env:
             return [*before, *own]
-        told = "ALL"
-        if (place := _own_export(own)) is not None:  # of two srun takes the last
+        inherited = "ALL"
+        if (place := _own_export(own)) is not None:  # srun uses the last one of two
             first, length = place
-            told = own[first + length - 1].removeprefix("--export=")
+            inherited = own[first + length - 1].removeprefix("--export=")
             del own[first : first + length]
-        return [*before, *self._export(env, told), *own]
+        return [*before, *self._export(env, inherited), *own]
 
     def per_host(self, argv: Sequence[str], hosts: Sequence[str]) -> list[list[str]]:
         overlap = ["--overlap"] if in_slurm_job() else []
@@ -115,8 +114,10 @@ class Srun:
         ]
 
     @staticmethod
-    def _export(env: Mapping[str, str], told: str = "ALL") -> list[str]:
-        """told: what goes along besides, as --export has it; of NONE and NIL, which is nothing, nothing is said."""
+    def _export(env: Mapping[str, str], inherited: str = "ALL") -> list[str]:
+        """inherited: the variables that are passed on as well, in the form of --export; for NONE and NIL nothing is
+        added.
+        """
         for name, value in env.items():
             if "," in value:
                 raise UsageError(
@@ -124,41 +125,42 @@ class Srun:
                     f"srun cannot pass on {name}='{value}': a comma ends a variable in --export",
                     "use a value without a comma, or export the variable before srun",
                 )
-        rest = [] if told.upper() in ("NONE", "NIL") else [told]
+        rest = [] if inherited.upper() in ("NONE", "NIL") else [inherited]
         pairs = ",".join([*rest, *(f"{name}={value}" for name, value in env.items())])
         return [f"--export={pairs}"] if env else []
 
 
 def _flavour(wish: str | None) -> str:
-    """Which MPI's probes a step runs. A Slurm machine may have no mpirun at all; then the build decides."""
+    """The MPI flavour of a step's probes. A Slurm machine may have no mpirun at all; then the built probes decide."""
     wish = wish or os.environ.get("SONDE_MPI")
     if not wish and not candidates() and built_flavours():
         return built_flavours()[0]
     return find_mpi(wish).flavour
 
 
-def _own_export(words: Sequence[str]) -> tuple[int, int] | None:
-    """Where among what follows srun its own --export stands, and how many words it takes.
+def _own_export(arguments: Sequence[str]) -> tuple[int, int] | None:
+    """The index of srun's own --export among its arguments, and the number of arguments that it takes.
 
-    A word behind an option may be its value, or the program: only srun knows. Two words without a dash are the program.
+    An argument after an option may be its value, or the program: only srun knows. Two arguments without a dash are the
+    program.
     """
-    for at, word in enumerate(words):
-        if word.startswith("--export="):
+    for at, argument in enumerate(arguments):
+        if argument.startswith("--export="):
             return at, 1
-        if word == "--export" and at + 1 < len(words):
+        if argument == "--export" and at + 1 < len(arguments):
             return at, 2
-        if word == "--" or (
-            not word.startswith("-")
-            and (at == 0 or "=" in words[at - 1] or not words[at - 1].startswith("-"))
+        if argument == "--" or (
+            not argument.startswith("-")
+            and (at == 0 or "=" in arguments[at - 1] or not arguments[at - 1].startswith("-"))
         ):
             return None
     return None
 
 
 def choose_plugin(flavour: str, plugins: Sequence[str]) -> str:
-    """Which of srun's --mpi plug-ins wires up this MPI: Open MPI speaks PMIx, MPICH PMI, which pmi2 has.
+    """The --mpi plug-in of srun for this MPI: Open MPI uses PMIx, MPICH uses PMI, which pmi2 provides.
 
-    Raises EnvironmentFailure: Slurm has none that fits.
+    Raises EnvironmentFailure: Slurm has no suitable plug-in.
     """
     wanted = {"openmpi": ("pmix", "pmi2"), "mpich": ("pmi2", "cray_shasta", "pmix")}[flavour]
     for name in wanted:
@@ -177,7 +179,7 @@ def choose_plugin(flavour: str, plugins: Sequence[str]) -> str:
 @lru_cache(maxsize=4)
 def _plugins(srun: Path) -> tuple[str, ...]:
     try:
-        told = subprocess.run(
+        ran = subprocess.run(
             [srun, "--mpi=list"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -190,22 +192,22 @@ def _plugins(srun: Path) -> tuple[str, ...]:
         raise EnvironmentFailure(
             "launch.no_srun", f"'{srun} --mpi=list' did not answer: {error}", "use --launcher mpirun"
         ) from error
-    return parse_plugins(told.stdout + told.stderr)
+    return parse_plugins(ran.stdout + ran.stderr)
 
 
 def parse_plugins(text: str) -> tuple[str, ...]:
-    """Names from what `srun --mpi=list` prints, of which every version of Slurm has its own form.
+    """Names from the output of `srun --mpi=list`, whose form differs between versions of Slurm.
 
-    "srun: pmi2" a line until 20.x, "MPI plugin types are..." and a tab a line from 21.08 on, and
-    "specific pmix plugin versions available: pmix_v4" besides.
+    "srun: pmi2" on each line until 20.x, "MPI plugin types are..." and lines with a tab from 21.08 on, with the
+    additional line "specific pmix plugin versions available: pmix_v4".
     """
     names: list[str] = []
     for line in text.splitlines():
-        words = line.replace("srun:", " ").strip()
-        if words.lower().startswith("specific pmix plugin versions available:"):
-            names += [word.strip() for word in words.partition(":")[2].split(",")]
-        elif re.fullmatch(r"[a-z][a-z0-9_]*", words):
-            names.append(words)
+        entry = line.replace("srun:", " ").strip()
+        if entry.lower().startswith("specific pmix plugin versions available:"):
+            names += [name.strip() for name in entry.partition(":")[2].split(",")]
+        elif re.fullmatch(r"[a-z][a-z0-9_]*", entry):
+            names.append(entry)
     return tuple(dict.fromkeys(names))
 
 

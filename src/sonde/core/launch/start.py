@@ -1,4 +1,4 @@
-"""What is settled before ranks start: launcher, MPI and program, how many ranks, and where they and the data go."""
+"""The settings before ranks start: launcher, MPI and program, the number of ranks, and the places of ranks and data."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ TRANSPORT_VARIABLES = (
 
 @dataclass(frozen=True)
 class Start:
-    """How the ranks are started. hosts: as the launcher takes them; empty: here. program: the room's probe.
+    """How the ranks are started. hosts: in the launcher's form; empty: this host. program: the room's probe.
 
-    mpi: None for a probe that needs none, one process on this machine.
+    mpi: None for a probe without MPI, one process on this machine.
     """
 
     launcher: Launcher
@@ -39,25 +39,25 @@ class Start:
     program: Path
     mpi: Mpi | None
 
-    def line(self, words: Sequence[str], ntasks: int, env: Mapping[str, str]) -> list[str]:
-        """The command line that starts `ntasks` ranks of the probe with `words`, each with `env` on top."""
-        return self.launcher.command([str(self.program), *words], self.hosts, ntasks, env)
+    def line(self, arguments: Sequence[str], ntasks: int, env: Mapping[str, str]) -> list[str]:
+        """The command line that starts `ntasks` ranks of the probe with `arguments`, each with `env` added."""
+        return self.launcher.command([str(self.program), *arguments], self.hosts, ntasks, env)
 
     @property
     def only_here(self) -> bool:
-        """Whether it is certain that all ranks run on this machine; a resource manager may know others."""
+        """Whether all ranks certainly run on this machine; a resource manager may have other hosts."""
         if self.hosts or self.launcher.name not in ("local", "mpirun"):
             return False
         return self.launcher.name == "local" or not any(map(os.environ.get, RESOURCE_MANAGER))
 
     @property
     def hostlist(self) -> str:
-        """The hosts without their slots, folded: "n[1-4]"; this host's name when none was asked for."""
+        """The hosts without their slots, folded: "n[1-4]"; this host's name if none was given."""
         return hostlist.listed([host.partition(":")[0] for host in self.hosts] or [socket.gethostname()])
 
 
 def prepare(room: str, program: str, name: str, hosts: Sequence[str]) -> Start:
-    """Finds launcher, MPI and a room's probe.
+    """Find the launcher, the MPI and a room's probe.
 
     program: "sonde-net". name: of a launcher, or "auto". hosts: expanded.
 
@@ -68,17 +68,19 @@ def prepare(room: str, program: str, name: str, hosts: Sequence[str]) -> Start:
     try:
         chosen = launcher(name)
         if chosen.name == "local":
-            chosen = launcher("mpirun")  # raises what is missing: what is measured needs ranks
+            chosen = launcher(
+                "mpirun"
+            )  # raises an error about the missing part: this measurement needs ranks
         mpi = chosen.mpi if isinstance(chosen, Mpirun) else Mpirun().mpi
         return Start(chosen, tuple(hosts), probe(program, mpi.flavour), mpi)
     except EnvironmentFailure as error:
-        if error.code in ("net.no_mpi", "net.no_probe"):  # net was there first
+        if error.code in ("net.no_mpi", "net.no_probe"):  # net had these codes first
             error.code = f"{room}.{error.code.partition('.')[2]}"
         raise
 
 
 def prepare_alone(room: str, program: str) -> Start:
-    """A room's probe that needs no MPI: one process here. program: "sonde-storebench".
+    """A room's probe without MPI: one process here. program: "sonde-storebench".
 
     Raises
     ------
@@ -89,29 +91,28 @@ def prepare_alone(room: str, program: str) -> Start:
         raise EnvironmentFailure(
             f"{room}.no_probe",
             f"there is no {program} in {path.parent}",
-            "'sonde doctor' says what to install; then 'make setup' builds it",
+            "'sonde doctor' shows what to install; then 'make setup' builds it",
         )
     return Start(launcher("local"), (), path, None)
 
 
 def default_ntasks() -> int:
-    """Ranks when nobody says: what Slurm gave, else a rank a core, two at least."""
+    """The default number of ranks: Slurm's number, else one rank per core, at least two."""
     given = os.environ.get("SLURM_NTASKS", "")
     return max(2, int(given) if given.isdigit() else available().cores)
 
 
 def cluster() -> str:
-    """Name of the cluster for new datasets: Slurm's word, else this host's."""
+    """The name of the cluster for new datasets: Slurm's name, else this host's."""
     return os.environ.get("SLURM_CLUSTER_NAME") or socket.gethostname()
 
 
 def output_path(room: str, output: Path | None) -> Path:
-    """Where a room's dataset goes: as asked, or a new name here.
+    """The path of a room's dataset: as given, or a new name here.
 
     Raises
     ------
-    EnvironmentFailure  core.cannot_write: its folder is not there. UsageError  <room>.bad_output: it is a
-    folder.
+    EnvironmentFailure  core.cannot_write: its folder does not exist. UsageError  <room>.bad_output: it is a folder.
     """
     if output is None:
         return Path(seal.dataset_name(room, cluster()))
@@ -125,33 +126,35 @@ def output_path(room: str, output: Path | None) -> Path:
         raise EnvironmentFailure(
             "core.cannot_write",
             f"cannot write {output}: there is no folder {output.parent}",
-            "make it, or choose another with --output",
+            "create it, or choose another with --output",
         )
     return output if output.suffix == ".nc" else output.with_name(output.name + ".nc")
 
 
 def replaced(out: Path, parts: Sequence[str] = ("",)) -> list[Warning]:
-    """What is said of datasets that a run replaces; asked before it, as they are there no longer after it.
+    """A warning about datasets that a run replaces. Call it before the run, because they no longer exist after it.
 
-    out, parts: as `seal.targets` takes them.
+    out, parts: as for `seal.targets`.
     """
-    there = [path for _, path in seal.targets(seal.run_folder(out), out, parts) if path.exists()]
-    if not there:
+    existing = [path for _, path in seal.targets(seal.run_folder(out), out, parts) if path.exists()]
+    if not existing:
         return []
-    names = ", ".join(map(str, there))
+    names = ", ".join(map(str, existing))
     return [
-        Warning("core.replaced", f"replaces {names}, there before", "to keep both, give another name with -o")
+        Warning("core.replaced", f"replaces the earlier {names}", "to keep both, give another name with -o")
     ]
 
 
 def transport(environment: Mapping[str, str]) -> str:
-    """What the user told the MPI about its transport; "default" when nothing. What it then took is its secret."""
-    told = [f"{name}={environment[name]}" for name in TRANSPORT_VARIABLES if environment.get(name)]
-    return " ".join(told) or "default"
+    """The user's settings of the MPI's transport; "default" without any. The MPI does not report the transport that it
+    uses.
+    """
+    chosen = [f"{name}={environment[name]}" for name in TRANSPORT_VARIABLES if environment.get(name)]
+    return " ".join(chosen) or "default"
 
 
 def mpi_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """What of the environment steers MPIs and their transports; nothing else of it is anybody's business."""
+    """The variables of the environment that control MPIs and their transports; all others stay private."""
     return {name: value for name, value in environment.items() if name.startswith(MPI_PREFIXES)}
 
 
@@ -167,5 +170,5 @@ def start_for(call: Call, program: str) -> Start:
 
 
 def ranks_for(call: Call) -> int:
-    """Ranks that a survey was asked for, or as many as there are by default."""
+    """The number of ranks that a survey requests, or the default."""
     return default_ntasks() if call.ntasks is None else call.ntasks

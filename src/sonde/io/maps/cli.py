@@ -1,4 +1,4 @@
-"""sonde io layers: the maps that say which functions belong to a layer."""
+"""sonde io layers: the maps of functions to layers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def layers() -> None:
-    """The maps that say which functions of which libraries belong to a layer."""
+    """Show the maps of functions to layers, check them, or begin a new one."""
 
 
 @layers.command(name="list")
@@ -28,7 +28,7 @@ def layers() -> None:
 @MAPS
 @click.argument("name", metavar="[LAYER]", required=False)
 def list_(maps: tuple[Path, ...], name: str | None) -> Outcome:
-    """The layers that Sonde knows, from the application down; of one, all that its map says."""
+    """List the layers that Sonde knows, from the application down; with a name, everything in the map of that layer."""
     every = chosen(None, maps, kernel=True)
     if name is not None:
         return _one(every, name)
@@ -48,10 +48,10 @@ def list_(maps: tuple[Path, ...], name: str | None) -> Outcome:
         tables=[
             Table(
                 "Layers, from the application down",
-                ("layer", "is", "names", "of libraries called"),
+                ("layer", "title", "names", "libraries"),
                 rows,
                 right=(2,),
-                note=f"{typed('sonde', 'io', 'layers', 'check')} tells which of them are on this machine.",
+                note=f"{typed('sonde', 'io', 'layers', 'check')} shows which of them are on this machine.",
             )
         ],
         values={"layers": [_value(layer) for layer in every]},
@@ -59,22 +59,22 @@ def list_(maps: tuple[Path, ...], name: str | None) -> Outcome:
 
 
 def _one(every: Sequence[Layer], name: str) -> Outcome:
-    """All that the map of one layer says."""
+    """Everything in the map of one layer."""
     one = next((layer for layer in every if layer.name == name), None)
     if one is None:
         names = [layer.name for layer in every]
         raise UsageError(
             "io.no_such_layer",
             f"there is no layer '{name}'{nearest(name, names)}",
-            f"there are {', '.join(names)}",
+            f"known layers: {', '.join(names)}",
         )
     rows = [
         (
             ", ".join(function.names),
             function.kind,
-            _said(function.size),
-            _said(function.offset),
-            _said(function.file),
+            _text_of(function.size),
+            _text_of(function.offset),
+            _text_of(function.file),
         )
         for function in one.functions
     ]
@@ -92,10 +92,10 @@ def _one(every: Sequence[Layer], name: str) -> Outcome:
 @MAPS
 @click.argument("files", metavar="[LIBRARY|PROGRAM]...", nargs=-1, type=click.Path(path_type=Path))
 def check(maps: tuple[Path, ...], files: tuple[Path, ...]) -> Outcome:
-    """Which functions of the maps the libraries here export; exit 1 when a map of yours names some that none does.
+    """Check which functions of the maps the libraries here export; exit 1 if no library exports a name in your own map.
 
-    Without names: all libraries of this machine that some map asks for, those of this Python among them. Of a program
-    its libraries, but not the plug-ins that it loads when it runs.
+    Without FILES: all libraries of this machine that some map lists, those of this Python included. For a program: its
+    libraries, but not the plug-ins that it loads at run time.
     """
     from sonde.io.maps import run_exports
 
@@ -121,7 +121,7 @@ def check(maps: tuple[Path, ...], files: tuple[Path, ...]) -> Outcome:
     return Outcome(
         "io",
         "layers check",
-        f"{len(names)} of {len(every)} layers can be seen in {len({one.library for one in seen})} libraries",
+        f"{len(names)} of {len(every)} layers are visible in {len({one.library for one in seen})} libraries",
         findings=[
             Finding(
                 "io.not_exported",
@@ -134,10 +134,10 @@ def check(maps: tuple[Path, ...], files: tuple[Path, ...]) -> Outcome:
         + [
             Finding(
                 "io.no_library",
-                f"the layer '{name}' is of no library {'of these programs' if files else 'here'}: "
-                f"none is called {asked}",
+                f"no library {'of these programs' if files else 'here'} belongs to the layer '{name}': none "
+                f"has the name {asked}",
                 {"layer": name},
-                "correct `libraries` in the map, or look where the library is: sonde io layers check LIBRARY",
+                "correct `libraries` in the map, or give the library's path: sonde io layers check LIBRARY",
             )
             for name, asked in alone.items()
         ],
@@ -147,9 +147,10 @@ def check(maps: tuple[Path, ...], files: tuple[Path, ...]) -> Outcome:
                 ("layer", "library", "functions"),
                 rows,
                 right=(2,),
-                note=f"Nothing of: {', '.join(without)}. Functions that a library keeps to itself cannot be interposed."
+                note=f"Without any visible function: {', '.join(without)}. Functions that a library hides "
+                "cannot be interposed."
                 if without
-                else "Functions that a library keeps to itself cannot be interposed.",
+                else "Functions that a library hides cannot be interposed.",
             )
         ],
         values={
@@ -169,16 +170,22 @@ def check(maps: tuple[Path, ...], files: tuple[Path, ...]) -> Outcome:
 
 @layers.command()
 @common()
-@click.option("--layer", "name", metavar="NAME", help="What the layer is called; by default as the library.")
 @click.option(
-    "--names", default="*", show_default=True, metavar="GLOB", help="Only functions of such names: llapi_*."
+    "--layer", "name", metavar="NAME", help="The name of the layer.  [default: the name of the library]"
+)
+@click.option(
+    "--names",
+    default="*",
+    show_default=True,
+    metavar="GLOB",
+    help="Only functions with matching names: llapi_*.",
 )
 @click.argument("library", metavar="LIBRARY", type=click.Path(path_type=Path))
 def new(name: str | None, names: str, library: Path) -> Outcome:
-    """Writes a map to begin with, from the functions that a library exports, to standard output.
+    """Write a first version of a map to standard output, from the functions that a library exports.
 
-    What a function does is guessed from its name; where its size, offset and file are among its arguments, its header
-    says.
+    The kind of a function is guessed from its name; look up the positions of its size, offset and file among the
+    arguments in its header.
     """
     from sonde.io.maps import run_exports, skeleton
     from sonde.io.maps.layers import parse
@@ -189,8 +196,8 @@ def new(name: str | None, names: str, library: Path) -> Outcome:
     if not exported:
         raise UsageError(
             "io.nothing_exported",
-            f"{library} exports no function called '{names}'",
-            "--names takes a pattern, as 'H5*'",
+            f"{library} exports no function with the name '{names}'",
+            "--names takes a pattern, for example 'H5*'",
         )
     layer = (
         name
@@ -206,7 +213,7 @@ def new(name: str | None, names: str, library: Path) -> Outcome:
 def _libraries_of(file: Path) -> list[Path]:
     from sonde.io.maps import run_exports
 
-    run_exports.functions(file)  # what cannot be read is told
+    run_exports.functions(file)  # raises an error if the file cannot be read
     return run_exports.of_program(file)
 
 
@@ -214,7 +221,7 @@ def _libraries(layer: Layer) -> list[str]:
     return list(dict.fromkeys(glob for function in layer.functions for glob in function.libraries))
 
 
-def _said(value: Value) -> str:
+def _text_of(value: Value) -> str:
     forms = {
         "none": "", "arg": "arg({a})", "ref": "ref({a})", "out": "out({a})", "product": "arg({a}) * arg({b})",
         "mpi": "arg({a}) * mpi({b})", "mpi_ref": "ref({a}) * mpi_ref({b})", "iov": "iov({a}, {b})", "result": "result",
@@ -238,7 +245,7 @@ def _value(layer: Layer) -> dict[str, Any]:
                 "names": list(function.names),
                 "kind": function.kind,
                 **{
-                    key: _said(getattr(function, key))
+                    key: _text_of(getattr(function, key))
                     for key in ("size", "offset", "request", "file", "source", "copy", "path")
                 },
             }

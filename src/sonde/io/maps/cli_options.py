@@ -1,4 +1,4 @@
-"""Options that say which layers a command is about."""
+"""Options that select the layers of a command."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ class Names(HouseType):
         names = tuple(part.strip() for part in text.split(",") if part.strip())
         if not names:
             raise UsageError(
-                "io.no_such_layer", "it names no layer", "as mpiio,posix; 'sonde io layers list' tells of all"
+                "io.no_such_layer",
+                "it has no name of a layer",
+                "for example mpiio,posix; 'sonde io layers list' shows all",
             )
         return names
 
 
 LAYERS = click.option(
-    "--layers", "names", type=Names(), metavar="NAMES", help="Trace these layers: mpiio,posix."
+    "--layers", "names", type=Names(), metavar="NAMES", help="Trace only these layers: mpiio,posix."
 )
 
 MAPS = click.option(

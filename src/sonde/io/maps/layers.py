@@ -1,5 +1,5 @@
-"""Layer maps: which functions of which libraries belong to a layer, and where among their arguments stand the bytes,
-the offset and the file. Maps are TOML; docs/reference/layer-maps.md tells the whole of it.
+"""Layer maps: which functions of which libraries belong to a layer, and which of their arguments are the bytes, the
+offset and the file. Maps are TOML; docs/reference/layer-maps.md is the complete description.
 
     layer = "mpiio"
     title = "MPI-IO"
@@ -23,7 +23,7 @@ from typing import Any
 
 from sonde.core.errors import UsageError, nearest
 
-# Layers that benchmarks call. What is not within calls of the first of them that a benchmark used is its start-up.
+# Layers that benchmarks call. Calls outside the first of them that a benchmark used are its start-up.
 TOPS = ("hdf5", "mpiio")
 KINDS = (
     "other",
@@ -39,7 +39,7 @@ KINDS = (
     "map",
     "copy",
 )
-DIRECTIONS = ("read", "write")  # of requests that move data, in this order where they are a dimension
+DIRECTIONS = ("read", "write")  # of requests that move data; also the order along a dimension
 FAILS = ("never", "negative", "nonzero", "null")
 WIDTHS = ("i32", "u32", "i64")
 MAP_KEYS = ("layer", "title", "after", "serves", "libraries", "fails", "result", "functions", "note")
@@ -48,10 +48,10 @@ FUNCTION_KEYS = (
     "libraries",
 )  # fmt: skip
 MOST_ARGUMENTS = 16
-MOST_BYTES = 255  # behind a pointer
+MOST_BYTES = 255  # maximum offset behind a pointer
 MOST_CONSTANT = 255
 
-# What a value may be -> how the tracer knows it (native/io/table.hpp). "N" stands for the position of an argument.
+# Forms of a value -> the tracer's name for it (native/io/table.hpp). "N" is the position of an argument.
 _FORMS = {
     r"arg\((\d{1,19})\)(?::([A-Za-z_]\w{0,30}))?": "arg",
     r"ref\((\d{1,19})(?: ?\+ ?(\d{1,19}))?\)(?::([A-Za-z_]\w{0,30}))?": "ref",
@@ -79,8 +79,8 @@ EXAMPLES = (
 
 @dataclass(frozen=True)
 class Value:
-    """Where a number or a name is found: `how` as in native/io/table.hpp, arguments a and b, of `ref` b bytes behind
-    what argument a points to; width of what is read."""
+    """The source of a number or a name: `how` as in native/io/table.hpp, arguments a and b, with `ref` b bytes behind
+    the pointer in argument a; width of the value."""
 
     how: str = "none"
     a: int = 0
@@ -93,7 +93,7 @@ NOTHING = Value()
 
 @dataclass(frozen=True)
 class Function:
-    """Functions that are read alike. names : globs of symbols; libraries : globs of file names."""
+    """Functions with the same arguments. names : globs of symbols; libraries : globs of file names."""
 
     names: tuple[str, ...]
     libraries: tuple[str, ...]
@@ -102,23 +102,23 @@ class Function:
     result: str = "i64"
     size: Value = NOTHING
     offset: Value = NOTHING
-    request: Value = NOTHING  # instead of an offset: a record has room for one of them
+    request: Value = NOTHING  # instead of an offset: a record has room for only one of them
     file: Value = NOTHING
-    source: Value = NOTHING  # of a copy between files: the handle of the other, which is read
+    source: Value = NOTHING  # for a copy between files: the handle of the file that is read
     path: Value = NOTHING
     copy: Value = NOTHING  # a second handle of the file, which the call makes,
-    copy_if: Value = NOTHING  # where this
-    copy_is: tuple[int, ...] = ()  # is one of these; always where it is nothing
+    copy_if: Value = NOTHING  # if this value
+    copy_is: tuple[int, ...] = ()  # is one of these; always if `copy_if` is NOTHING
 
     @property
     def amount(self) -> Value:
-        """What stands in a record where the size does: that, or the handle that the call makes."""
+        """The value stored as the size of a record: the size, or the handle that the call makes."""
         return self.size if self.copy == NOTHING else self.copy
 
     @property
     def at(self) -> Value:
-        """What stands in a record where the offset does: that, the number of a request, the handle of a source, or what
-        `copy_if` asks."""
+        """The value stored as the offset of a record: the offset, a request number, the handle of a source, or the
+        value of `copy_if`."""
         if self.copy != NOTHING:
             return self.copy_if
         if self.source != NOTHING:
@@ -127,14 +127,14 @@ class Function:
 
     @property
     def copies(self) -> list[int] | None:
-        """For which values of `copy_if` a call makes a handle, [] for any; None of one that makes none."""
+        """The values of `copy_if` for which a call makes a handle, [] for any; None if it never makes one."""
         return None if self.copy == NOTHING else list(self.copy_is)
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer's map. after : layers that call this one, nearest last; they decide how layers are ordered. serves : of
-    a layer of servers, that of their clients, else "". note : what a reader of the map should know."""
+    """One layer's map. after : layers that call this one, nearest last; they determine the order of layers. serves :
+    for a layer of servers, the layer of their clients, else "". note : a remark for readers of the map."""
 
     name: str
     title: str
@@ -147,7 +147,7 @@ class Layer:
 
 
 def parse(text: str, source: str) -> Layer:
-    """A layer map.
+    """Parse a layer map.
 
     Parameters
     ----------
@@ -155,15 +155,15 @@ def parse(text: str, source: str) -> Layer:
 
     Raises
     ------
-    UsageError  io.bad_map: no TOML, an unknown key or value, a function without names or libraries; says which and
-    what is allowed.
+    UsageError  io.bad_map: no TOML, an unknown key or value, a function without names or libraries; the message names
+    it and the allowed values.
     """
     from sonde.core.config import toml
 
     try:
         table = toml(text)
     except ValueError as error:
-        raise _bad(source, f"no TOML: {error}", "see docs/reference/layer-maps.md") from None
+        raise _bad(source, f"no TOML: {error}", "not valid TOML: {error}") from None
     _known(table, MAP_KEYS, source, "")
     name = table.get("layer")
     if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_]{0,30}", name):
@@ -265,7 +265,7 @@ def _function(
 
 
 def value(text: str, source: str = "", where: str = "") -> Value:
-    """What "arg(3):i32 * mpi(4)" means. UsageError io.bad_map for what means nothing."""
+    """Parse "arg(3):i32 * mpi(4)". UsageError io.bad_map if it is invalid."""
     for form, how in _FORMS.items():
         if (match := re.fullmatch(form, text.strip())) is None:
             continue
@@ -323,11 +323,11 @@ def _bad(source: str, what: str, hint: str) -> UsageError:
 
 
 def ordered(layers: Iterable[Layer]) -> list[Layer]:
-    """Layers from the application down: whoever is named in `after` comes first; else as they were given.
+    """Layers from the application down: layers in `after` come first; otherwise the given order stays.
 
     Raises
     ------
-    UsageError  io.bad_map: two have one name, or they call each other in a circle.
+    UsageError  io.bad_map: two layers have one name, or layers call each other in a circle.
     """
     left = list(layers)
     names = [layer.name for layer in left]
@@ -344,7 +344,7 @@ def ordered(layers: Iterable[Layer]) -> list[Layer]:
             raise _bad(
                 left[0].source,
                 f"the layers {', '.join(sorted(waiting))} are after each other",
-                "mend `after`",
+                "correct `after`",
             )
         left.remove(ready)
         done.append(ready)
@@ -352,7 +352,7 @@ def ordered(layers: Iterable[Layer]) -> list[Layer]:
 
 
 def table_of(layers: Sequence[Layer]) -> tuple[dict[str, Any], ...]:
-    """Layers as the plan of a run has them; the tracer's own work is the last."""
+    """Layers in the form of a run's plan; the tracer's own work is the last."""
     return (
         *({"name": layer.name, "title": layer.title, "serves": layer.serves} for layer in layers),
         {"name": "tracer", "title": "Sonde's tracer"},

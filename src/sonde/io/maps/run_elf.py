@@ -1,4 +1,4 @@
-"""What an executable is, as far as it decides whether the tracer can enter it, and where its functions lie."""
+"""Read executables: whether the tracer can enter them, and where their functions are."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from elftools.elf.elffile import ELFFile
 
 _HEADER = struct.Struct("<4sBB10xHHIQQQIHHHHHH")
-_PROGRAM_HEADER_BYTES = 56  # of a file of 64 bits; the loader takes no other
+_PROGRAM_HEADER_BYTES = 56  # in a 64-bit file; the loader accepts no other size
 X86_64 = 62
 _INTERPRETER = 3
 DEBUG_FILES = Path("/usr/lib/debug/.build-id")
 _PIE, _EXECUTABLE, _FUNCTION = 0x08000000, 1, 2  # DF_1_PIE, PF_X, STT_FUNC
 _MACHINES = {"EM_X86_64": X86_64, "EM_386": 3, "EM_AARCH64": 183}
-# Of names in all, beside what their table holds: many symbols may share one, and each is a text of its own.
+# Limit for the total length of names, besides their table: many symbols may share one name, and each becomes its own
+# string.
 _NAMES_TIMES, _NAMES_BYTES = 16, 1 << 20
 _MOST_DEBUG_BYTES = 256 << 20  # of a compressed table of symbols
 _SYMBOL = np.dtype(
@@ -36,8 +37,8 @@ _SYMBOL = np.dtype(
 class Program:
     """kind : "elf", "script", "other". machine : of an ELF file. static : it has no loader.
 
-    gains : whose rights a process gets that starts it: "another user's", "another group's", "more" (capabilities of
-    the file); "" for those of who starts it
+    gains : additional rights of a process that runs it: "another user's", "another group's", "more" (capabilities of
+    the file); "" if it gets only those of the user who starts it
     """
 
     kind: str
@@ -47,7 +48,7 @@ class Program:
 
     @classmethod
     def read(cls, path: Path) -> Program:
-        """A file that cannot be read is "other"."""
+        """Read a program. A file that cannot be read is "other"."""
         try:
             with path.open("rb") as file:
                 head = file.read(_HEADER.size)
@@ -69,33 +70,34 @@ class Program:
 
 
 def _gains(file: int) -> str:
-    """Program.gains. The kernel then sets AT_SECURE, by which the loader knows (ld.so(8), "secure-execution mode")."""
+    """Program.gains. The kernel then sets AT_SECURE, which the loader obeys (ld.so(8), "secure-execution mode")."""
     facts = os.fstat(file)
     if facts.st_mode & stat.S_ISUID and facts.st_uid != os.geteuid():
         return "another user's"
-    # Without the right to execute for the group, S_ISGID is a mandatory lock's mark (inode(7)).
+    # Without execute permission for the group, S_ISGID marks a mandatory lock (inode(7)).
     if facts.st_mode & stat.S_ISGID and facts.st_mode & stat.S_IXGRP and facts.st_gid != os.getegid():
         return "another group's"
-    with suppress(OSError):  # it has none, or its file system has no such attributes
+    with suppress(OSError):  # no capabilities, or the file system has no such attributes
         if os.getxattr(file, "security.capability") and os.geteuid() != 0:
             return "more"
     return ""
 
 
 def why_not(program: Program) -> str:
-    """Why the tracer cannot enter it, to follow its name; "" where it can."""
+    """Why the tracer cannot enter a program, as text after its name; "" if it can."""
     if program.gains:
-        return f"runs with {program.gains} rights, and the loader then preloads nothing"
+        return f"runs with {program.gains} rights, and then the loader preloads no library"
     if program.kind == "elf" and program.machine != X86_64:
-        return "is not for x86-64"
+        return "is not built for x86-64"
     if program.kind == "elf" and program.static:
-        return "is statically linked, and has no calls between libraries that could be taken"
+        return "is statically linked, so it has no calls between libraries to interpose"
     return ""
 
 
 @dataclass(frozen=True)
 class Function:
-    """A function that a file holds. exported : others find it by its name. local : only its own source knows that."""
+    """A function in a file. exported : other files find it by its name. local : only its own source file can refer to
+    it."""
 
     name: str
     address: int
@@ -105,12 +107,12 @@ class Function:
 
 @dataclass(frozen=True)
 class Object:
-    """What an ELF file holds.
+    """The contents of an ELF file.
 
-    functions : with those that its debug file or its compressed table of symbols names
-    segments : those with code: (address, place in the file, bytes in the file)
-    needed : libraries that it is linked with. executable : it is a program. moves_stacks : it was made by Go,
-    which copies stacks, so that no return address may be replaced
+    functions : including those from its debug file or its compressed table of symbols
+    segments : those with code: (address, offset in the file, bytes in the file)
+    needed : libraries that it is linked with. executable : it is a program. moves_stacks : a Go program, which copies
+    stacks, so its return addresses must not be replaced
     """
 
     machine: int
@@ -121,7 +123,7 @@ class Object:
     moves_stacks: bool = False
 
     def offset(self, address: int) -> int | None:
-        """Where in the file the code of an address lies; None where it is none of the file."""
+        """The offset in the file of the code at an address; None if the address is outside."""
         for begin, place, length in self.segments:
             if begin <= address < begin + length:
                 return address - begin + place
@@ -129,11 +131,11 @@ class Object:
 
 
 def read_object(path: Path) -> Object | None:
-    """What a file holds; None of a file that cannot be read or is no ELF file of this kind of machine."""
+    """The contents of a file; None if it cannot be read or is no ELF file for this kind of machine."""
     from elftools.elf.dynamic import DynamicSegment
     from elftools.elf.elffile import ELFFile
 
-    # pyelftools answers a damaged file with whatever its code comes to: AssertionError, TypeError, its own.
+    # pyelftools may raise any error on a damaged file: AssertionError, TypeError, its own.
     with suppress(Exception), path.open("rb") as file:
         elf = ELFFile(file)
         if elf.elfclass != 64 or not elf.little_endian:
@@ -167,7 +169,7 @@ def read_object(path: Path) -> Object | None:
 
 
 def _functions_of(elf: ELFFile, exported: bool = False) -> list[Function]:
-    """Of .dynsym where `exported`, else of .symtab."""
+    """The functions of .dynsym if `exported`, else of .symtab."""
     table = elf.get_section_by_name(".dynsym" if exported else ".symtab")
     if table is None or table["sh_type"] == "SHT_NOBITS" or table["sh_entsize"] != _SYMBOL.itemsize:
         return []
@@ -180,20 +182,20 @@ def _functions_of(elf: ELFFile, exported: bool = False) -> list[Function]:
         end = texts.index(b"\0", at)
         left -= end - at
         if left < 0:
-            raise ValueError("its names are longer than the table that they stand in")
+            raise ValueError("its names are longer than their table")
         found.append(Function(texts[at:end].decode("utf-8", "replace"), value, exported, info >> 4 == 0))
     return found
 
 
 def _debug_functions(elf: ELFFile) -> list[Function]:
-    """Functions of a stripped file that its distribution tells elsewhere: in .gnu_debugdata, or in a debug file."""
+    """Functions of a stripped file from another place of its distribution: .gnu_debugdata, or a debug file."""
     from elftools.elf.elffile import ELFFile
     from elftools.elf.sections import NoteSection
 
     if (small := elf.get_section_by_name(".gnu_debugdata")) is not None:
         with suppress(lzma.LZMAError, ValueError):
-            told = lzma.LZMADecompressor().decompress(small.data(), _MOST_DEBUG_BYTES)
-            return _functions_of(ELFFile(io.BytesIO(told)))
+            symbols = lzma.LZMADecompressor().decompress(small.data(), _MOST_DEBUG_BYTES)
+            return _functions_of(ELFFile(io.BytesIO(symbols)))
     note = elf.get_section_by_name(".note.gnu.build-id")
     for one in note.iter_notes() if isinstance(note, NoteSection) else ():
         build = str(one["n_desc"])
@@ -205,8 +207,8 @@ def _debug_functions(elf: ELFFile) -> list[Function]:
 
 
 def base_name(symbol: str) -> tuple[str, bool] | None:
-    """What a function was called before the compiler made it its own, and whether its arguments may have been changed;
-    None of a part of a function."""
+    """The name of a function before the compiler changed it, and whether its arguments may have changed; None for a
+    part of a function."""
     name, *suffixes = symbol.split(".")
     if not name or not suffixes:
         return symbol, False

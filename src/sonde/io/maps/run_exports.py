@@ -1,4 +1,4 @@
-"""What the libraries of this machine export, and which of it layer maps name."""
+"""Find what the libraries of this machine export, and which of it is in layer maps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sonde.io.maps import run_linked
 from sonde.io.maps.layers import Layer
 from sonde.io.maps.run_elf import X86_64, Program
 
-# Where plug-ins lie, below a library's own folder: they are loaded by path, and no cache knows them.
+# Folders of plug-ins, below a library's own folder: they are loaded by path and are in no cache.
 PLUGINS = ("openmpi*/lib/openmpi*", "openmpi*", "*.libs", "ompi*/lib/openmpi*", "pmix*/lib")
 _MAGIC = b"\x7fELF"
 
@@ -33,11 +33,11 @@ class Found:
 
 
 def functions(path: Path) -> dict[str, int]:
-    """Names and addresses of the functions that a library exports; those of each version of a name, the name once.
+    """Names and addresses of the functions that a library exports; a name with several versions appears once.
 
     Raises
     ------
-    UsageError  io.not_a_library: it cannot be read, or is no ELF file.
+    UsageError  io.not_a_library: it cannot be read, or is not an ELF file.
     """
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
@@ -46,7 +46,7 @@ def functions(path: Path) -> dict[str, int]:
     try:
         with path.open("rb") as file:
             if file.read(4) != _MAGIC:
-                raise ELFError("it is no ELF file")
+                raise ELFError("it is not an ELF file")
             file.seek(0)
             table = ELFFile(file).get_section_by_name(".dynsym")
             if not isinstance(table, SymbolTableSection):
@@ -61,12 +61,12 @@ def functions(path: Path) -> dict[str, int]:
     except OSError as error:
         what = f"cannot read {path}: {error.strerror}"
     except (ELFError, ValueError, KeyError) as error:
-        what = f"{path} is no library: {error}"
-    raise UsageError("io.not_a_library", what, "give a shared library, or a program that is linked with some")
+        what = f"{path} is not a library: {error}"
+    raise UsageError("io.not_a_library", what, "give a shared library, or a dynamically linked program")
 
 
 def found_in(layers: Sequence[Layer], paths: Iterable[Path]) -> list[Found]:
-    """For each library, what each layer's map names of it; libraries that no map is for are left out."""
+    """For each library, the functions of each layer's map that it exports, without libraries that no map lists."""
     found = []
     for path in paths:
         wanted = [(layer, _wanted(layer, path.name)) for layer in layers]
@@ -82,7 +82,8 @@ def found_in(layers: Sequence[Layer], paths: Iterable[Path]) -> list[Found]:
 
 
 def nowhere(found: Iterable[Found]) -> dict[str, str]:
-    """Names that none of a layer's libraries exports, and the nearest that one does: {"pwirte": " (nearest: …)"}."""
+    """Names that none of a layer's libraries exports, each with the nearest exported name: {"pwirte": " (nearest:
+    …)"}."""
     by_layer: dict[str, list[Found]] = {}
     for one in found:
         by_layer.setdefault(one.layer.name, []).append(one)
@@ -96,28 +97,31 @@ def nowhere(found: Iterable[Found]) -> dict[str, str]:
 
 
 def without_library(layers: Iterable[Layer], paths: Sequence[Path]) -> dict[str, str]:
-    """Layers that none of some libraries is of, and what they ask for: {"foo": "'libfo.so' (nearest: libfoo.so)"}."""
+    """Layers without a library among `paths`, and the names that they need: {"foo": "'libfo.so' (nearest:
+    libfoo.so)"}."""
     names = tuple(dict.fromkeys(path.name for path in paths))
     lost = {}
     for layer in layers:
         globs = list(dict.fromkeys(glob for function in layer.functions for glob in function.libraries))
         if not any(fnmatchcase(name, glob) for name in names for glob in globs):
-            told = (f"'{glob}'{nearest(glob.rstrip('*.0123456789'), names)}" for glob in globs)
-            lost[layer.name] = ", ".join(told)
+            names_of_globs = (f"'{glob}'{nearest(glob.rstrip('*.0123456789'), names)}" for glob in globs)
+            lost[layer.name] = ", ".join(names_of_globs)
     return lost
 
 
 def why_nothing(layer: Layer) -> str:
-    """Why no program has a function of a layer, as far as the libraries of this machine tell."""
+    """Why no program has a function of a layer, as far as the libraries of this machine show it."""
     if lost := without_library([layer], list(_candidates(()))):
-        return f"no library in the usual places here is called {lost[layer.name]}"
+        return f"no library in the usual places here has the name {lost[layer.name]}"
     found = found_in([layer], of_machine([layer]))
     if not found:
         return "its library is of another architecture"
     if not any(one.names for one in found):
         missing = ", ".join(f"'{name}'{near}" for name, near in nowhere(found).items())
         return f"{found[0].library} exports none of it" + (f", as {missing}" if missing else "")
-    return f"none of them has loaded {' or '.join(dict.fromkeys(one.library.name for one in found if one.names))}"
+    return (
+        f"no program has loaded {' or '.join(dict.fromkeys(one.library.name for one in found if one.names))}"
+    )
 
 
 def _wanted(layer: Layer, library: str) -> list[str]:
@@ -134,13 +138,13 @@ def _is_glob(name: str) -> bool:
 
 
 def of_program(path: Path) -> list[Path]:
-    """A program or library, and the libraries that the loader brings to it; not plug-ins that it loads later."""
+    """A program or library, and the libraries that the loader adds to it; without plug-ins that it loads later."""
     return [path, *run_linked.libraries(path)]
 
 
 def of_machine(layers: Sequence[Layer], more: Iterable[Path] = ()) -> list[Path]:
-    """Libraries here whose names some map asks for: of the loader's cache, their plug-ins, those of this Python, and of
-    `more` folders."""
+    """Libraries here that a map lists: in the loader's cache, their plug-ins, those of this Python, and those in `more`
+    folders."""
     globs = {glob for layer in layers for function in layer.functions for glob in function.libraries}
     seen: dict[Path, None] = {}
     for path in _candidates(more):

@@ -1,7 +1,7 @@
-"""The libraries that the loader would bring to a program, found without the loader.
+"""Find the libraries that the loader would add to a program, without using the loader.
 
-`ldd` has the loader load the program, and the loader runs the code of audit modules that a file names (DT_AUDIT): who
-only looks at a program would run what its author wants.
+`ldd` has the loader load the program, and the loader runs the code of audit modules that a file names (DT_AUDIT):
+merely looking at a program would run code of its author.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def of_file(path: Path) -> Linked:
     from elftools.elf.dynamic import DynamicSegment
     from elftools.elf.elffile import ELFFile
 
-    # pyelftools answers a damaged file with whatever its code comes to: AssertionError, TypeError, its own.
+    # pyelftools may raise any error on a damaged file: AssertionError, TypeError, its own.
     with suppress(Exception), path.open("rb") as file:
         tags = [
             tag

@@ -1,4 +1,4 @@
-"""Layer maps from where they lie: those that come with Sonde, and the user's own files."""
+"""Load layer maps: those that come with Sonde, and the user's own files."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ def chosen(words: Sequence[str], files: Iterable[Path] = (), kernel: bool = Fals
 
     Parameters
     ----------
-    words : names of shipped layers; none for all of them
-    files : the user's own maps; one named as a shipped layer takes its place
-    kernel : the layer `kernel` among them, which is else only if it is named
+    words : names of shipped layers; empty for all of them
+    files : the user's own maps; a map with the name of a shipped layer replaces it
+    kernel : include the layer `kernel`, which is otherwise included only by name
 
     Raises
     ------
     UsageError  io.no_such_layer, io.no_map (unreadable), io.bad_map.
     """
     own = [read(file) for file in files]
-    taken = {layer.name for layer in own}
-    known = [layer for layer in shipped() if layer.name not in taken]
+    replaced = {layer.name for layer in own}
+    known = [layer for layer in shipped() if layer.name not in replaced]
     names = [layer.name for layer in (*own, *known)]
     for word in words:
         if word not in names:
             raise UsageError(
                 "io.no_such_layer",
                 f"there is no layer '{word}'{nearest(word, names)}",
-                f"there are {', '.join(names)}; 'sonde io layers list' tells of them",
+                f"known layers: {', '.join(names)}; 'sonde io layers list' describes them",
             )
     usual = [name for name in names if name != "kernel"]
     wanted = {*(words or usual), *(["kernel"] if kernel else [])}
@@ -50,14 +50,14 @@ def chosen(words: Sequence[str], files: Iterable[Path] = (), kernel: bool = Fals
 
 
 def read(file: Path) -> Layer:
-    """A map of the user's. UsageError io.no_map, io.bad_map."""
+    """Read one of the user's maps. UsageError io.no_map, io.bad_map."""
     try:
         raw = file.read_bytes()[: MOST_BYTES + 1]
         text = raw.decode()
     except OSError as error:
         raise UsageError("io.no_map", f"cannot read {file}: {error.strerror}", "name a layer map") from None
     except UnicodeDecodeError:
-        raise UsageError("io.bad_map", f"{file}: is no text", "a layer map is TOML in UTF-8") from None
+        raise UsageError("io.bad_map", f"{file}: is not text", "a layer map is TOML in UTF-8") from None
     if len(raw) > MOST_BYTES:
         raise UsageError("io.bad_map", f"{file}: is larger than 1 MiB", "name a layer map")
     return parse(text, str(file))

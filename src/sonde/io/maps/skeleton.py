@@ -1,11 +1,11 @@
-"""A layer map to begin with, from the names that a library exports. Pure."""
+"""Write a first version of a layer map, from the names that a library exports. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-# Words of names, in the order in which they decide.
+# Parts of names, in the order in which they decide.
 KINDS = {
     "close": "close|release|shutdown|fini",
     "open": "open|create|creat|init",
@@ -19,7 +19,7 @@ KINDS = {
 
 
 def skeleton(layer: str, library: str, names: Iterable[str]) -> str:
-    """TOML. library: its file's name; the number of its version gives way to a wildcard."""
+    """The map as TOML. library: its file name; a wildcard replaces its version number."""
     groups: dict[str, list[str]] = {}
     for name in sorted(names):
         groups.setdefault(kind_of(name), []).append(name)
@@ -30,7 +30,7 @@ def skeleton(layer: str, library: str, names: Iterable[str]) -> str:
         f'libraries = ["{re.sub(r"[.]so[.].*", ".so*", library)}"]',
         'fails = "negative"  # or never, nonzero, null: which results are failures',
         "",
-        "# Arguments are counted from 0. Delete what is of no interest: each call that is traced costs some 50 ns.",
+        "# Arguments are counted from 0. Delete what you do not need: each traced call costs some 50 ns.",
     ]
     for kind in (*KINDS, "other"):
         if kind not in groups:
@@ -48,7 +48,7 @@ def skeleton(layer: str, library: str, names: Iterable[str]) -> str:
 
 
 def kind_of(name: str) -> str:
-    """What a function seems to do, by its name."""
+    """The probable kind of a function, from its name."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     for kind, pattern in KINDS.items():
         if re.search(rf"(?:^|_|\d)[a-z]?(?:{pattern})", words):

@@ -1,4 +1,4 @@
-"""Layer maps as the tracer reads them: one binary table, laid out in native/io/table.hpp."""
+"""Compile layer maps to the tracer's form: one binary table, laid out in native/io/table.hpp."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def compiled(layers: Sequence[Layer], most_bytes: int = 0) -> bytes:
 
     Parameters
     ----------
-    layers : where two rules mean one function, the earlier counts
-    most_bytes : what all processes of a node may write; 0 for no limit
+    layers : if two rules match one function, the earlier counts
+    most_bytes : limit of the output of all processes of a node; 0 for no limit
 
     Raises
     ------
@@ -59,7 +59,7 @@ def compiled(layers: Sequence[Layer], most_bytes: int = 0) -> bytes:
 
 
 def rule_names(layers: Sequence[Layer]) -> list[tuple[int, Function, str, str]]:
-    """For each rule of the table, in its order: number of its layer, what it says, its library, its name."""
+    """For each rule of the table, in order: number of its layer, its function, its library, its name."""
     return [
         (number, function, library, name)
         for number, layer in enumerate(layers)

@@ -1,1 +1,1 @@
-"""What a traced program would take under other conditions."""
+"""Predict the run time of a traced program under other conditions."""

@@ -1,9 +1,10 @@
-"""What a prediction reads from traces: calls to replay or to learn from, and which of several ranks are one. Pure.
+"""Reads from traces what a prediction needs: calls to replay or to learn costs from, and which calls of several ranks
+belong together. Pure.
 
-A collective call is made by all ranks, and what it costs one of them is two things: waiting until the last has come,
-which the ranks' own imbalance makes, and the rest, which the stack below makes. Only the second can be learnt on
-another stack, so the two are told apart here, exactly: the moment at which the last rank came cuts each call, and all
-within it.
+All ranks make a collective call. Its cost for one rank has two parts: waiting until the last rank has arrived, which
+follows from the imbalance between the ranks, and the rest, which comes from the stack below. Only the second part can
+be learnt on another stack. The two are separated here exactly: the moment when the last rank arrived cuts each call,
+and all calls within it.
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ if TYPE_CHECKING:
     import xarray as xr
 
 TRACER, MESSAGES, FILES = "tracer", "mpi", "mpiio"
-WAITING = "waiting"  # a column beside those of the layers
+WAITING = "waiting"  # a column after those of the layers
 READ, WRITE, SYNC = KINDS.index("read"), KINDS.index("write"), KINDS.index("sync")
-# Of MPI-IO, what all ranks that opened a file call together: MPI 4.1, chapter 14. Those that begin and are waited for
-# with MPI_Wait are left out: nobody waits in them.
+# The calls of MPI-IO that all ranks which opened a file make together: MPI 4.1, chapter 14. Calls that only begin and
+# are completed with MPI_Wait are left out: no rank waits in them.
 _COLLECTIVE = re.compile(
     r"mpi_file_(open|close|sync|set_view|set_size|set_info|set_atomicity|preallocate|seek_shared"
     r"|(read|write)(_at)?_(all|ordered)(_begin|_end)?)"
 )
-# So many of its calls must have held all ranks at one moment for a function to count as one that waits for all.
+# A function counts as one that waits for all ranks if at least this share of its calls held all ranks at one moment.
 MOSTLY = 0.95
 
 
 class Key(NamedTuple):
-    """A function, whatever library and spelling it is called by. kind : number in KINDS."""
+    """A function, independent of its library and spelling. kind : number in KINDS."""
 
     layer: str
     name: str
@@ -46,8 +47,8 @@ class Key(NamedTuple):
 
 
 def same_name(layer: str, symbol: str) -> str:
-    """What a function is called in every language and with every width: "MPI_File_write_c", "pwrite64" as their plain
-    forms."""
+    """The common name of a function in every language and width: "MPI_File_write_c" and "pwrite64" get the names of
+    their plain forms."""
     if layer in (FILES, MESSAGES):
         name = plain(symbol).removesuffix("_c")
         return name[1:].removesuffix("_f") if name.startswith("ompi_") else name
@@ -66,20 +67,20 @@ def keys_of(raw: xr.Dataset) -> list[Key]:
 
 
 def replayed_processes(raw: xr.Dataset) -> np.ndarray:
-    """Which processes are of the program: its ranks where it has any, else all."""
+    """A mask of the program's processes: its ranks, or all processes if there are no ranks."""
     ranks = raw["process_rank"].values >= 0
     return ranks if ranks.any() else np.ones(len(ranks), bool)
 
 
 @dataclass(frozen=True)
 class Groups:
-    """Calls that are one: of each rank one.
+    """Calls that belong together, one of each rank.
 
-    event : sorted; the arrays beside it go with it. group : number of the group. arrive, leave : ns, when the last rank
-    came, and when the last left
-    members : of each group
-    held : of names of collective functions, in how many groups all ranks were in the call at once, and in how many not
-    unmatched : those that several ranks call, but unequally often, or on files that nobody was seen to open
+    event : sorted; the other arrays have the same order. group : number of the group. arrive, leave : ns, when the last
+    rank arrived, and when the last left
+    members : number of calls in each group
+    held : by name of a collective function: in how many groups all ranks were in the call at once, and in how many not
+    unmatched : functions that several ranks call, but unequally often, or on files whose opening was not traced
     """
 
     event: np.ndarray
@@ -91,7 +92,7 @@ class Groups:
     unmatched: set[str]
 
     def place(self, event: np.ndarray) -> np.ndarray:
-        """Where each event is among them; -1 for none."""
+        """The position of each event in `event`; -1 if it is not there."""
         if not len(self.event):
             return np.full(len(event), -1)
         at = np.minimum(np.searchsorted(self.event, event), len(self.event) - 1)
@@ -99,7 +100,8 @@ class Groups:
 
 
 def synchronising(groups: Sequence[Groups]) -> dict[str, bool]:
-    """Of collective functions of one stack's traces, whether nobody leaves them before all ranks have come."""
+    """By name of a collective function, whether no rank leaves it before all ranks have arrived, in one stack's
+    traces."""
     sums: dict[str, list[int]] = {}
     for one in groups:
         for name, counts in one.held.items():
@@ -108,10 +110,10 @@ def synchronising(groups: Sequence[Groups]) -> dict[str, bool]:
 
 
 def groups_of(raw: xr.Dataset) -> Groups:
-    """Finds them: the k-th call of a function on a file by each rank that calls it, where all call it equally often.
+    """Group the calls: the k-th calls of a function on a file by all ranks that call it, if all call it equally often.
 
-    Of functions that only tell ranks something (MPI_Barrier and its like) a trace does not say on which communicator:
-    there all ranks must also have been in the call at one moment, or it is none.
+    For functions that only synchronise ranks (MPI_Barrier and the like) a trace does not contain the communicator:
+    there all ranks must also have been in the call at one moment, or the calls are no group.
     """
     keys = keys_of(raw)
     names = [
@@ -134,12 +136,12 @@ def groups_of(raw: xr.Dataset) -> Groups:
     if columns:
         first = raw["thread_first"].values
         starts = np.argsort(first, kind="stable")
-        # Threads without events begin where the next one does, and stand before it.
+        # Threads without events begin where the next one does, and come before it.
         thread = starts[np.searchsorted(first[starts], columns["event"], side="right") - 1]
         rank = raw["process_rank"].values[raw["thread_process"].values[thread]].astype(np.int64)
         name = number[columns["function"]]
         of_file = np.array([each.startswith("mpi_file_") for each in every])[name]
-        # A file that nobody was seen to open may be any.
+        # A file whose opening was not traced may be any file.
         unseen = of_file & (columns["file"] < 0) & (rank >= 0)
         for one in np.unique(name[unseen]).tolist():
             if len(np.unique(rank[unseen & (name == one)])) > 1:
@@ -182,7 +184,7 @@ def groups_of(raw: xr.Dataset) -> Groups:
 
 
 def _columns(raw: xr.Dataset, chosen: np.ndarray) -> dict[str, np.ndarray]:
-    """Events of some functions."""
+    """The events of the chosen functions."""
     found: dict[str, list[np.ndarray]] = {}
     for at in range(0, raw.sizes["event"], 1 << 20):
         piece = slice(at, at + (1 << 20))
@@ -203,14 +205,14 @@ def _columns(raw: xr.Dataset, chosen: np.ndarray) -> dict[str, np.ndarray]:
 
 @dataclass(frozen=True)
 class Part:
-    """Calls of a stretch that were asked for.
+    """The chosen calls of a stretch.
 
-    first, last : ns, begin and end of all that the stretch holds
-    event, begin, end, function, size : of the calls, in the order of time; end in ns; size in B, -1 unknown: of what
-        waits for the disk, what its thread wrote to that file since it last did
-    cost : (call, column) ns of each call and all within it: time in each layer itself, then in what is beside the
-        program's I/O, then waiting for the last rank; of the tracer's own work nothing
-    rest : (column,) ns, the same of all calls that are in none of these
+    first, last : ns, begin and end of everything in the stretch
+    event, begin, end, function, size : of the calls, in the order of time; end in ns; size in B, -1 unknown: for calls
+    that wait for the disk, the bytes that the thread wrote to that file since its last such call
+    cost : (call, column) ns of each call and all calls within it: time in each layer itself, then outside the program's
+    I/O, then waiting for the last rank; the tracer's own work is left out
+    rest : (column,) ns, the same for all calls that are not in any of these
     """
 
     thread: int
@@ -227,14 +229,14 @@ class Part:
 
 
 class Calls:
-    """Reads calls of some functions out of a trace, each with what its time is made of.
+    """Reads calls of some functions from a trace, each with the parts of its time.
 
-    columns : names of the layers, "system" for what is beside the program's I/O, and "waiting". waits : of each
+    columns : names of the layers, "system" for calls outside the program's I/O, and "waiting". waits : for each
     function, whether ranks wait for each other in it
     """
 
     def __init__(self, raw: xr.Dataset, groups: Groups, together: Mapping[str, bool]) -> None:
-        """together: of `synchronising`."""
+        """together: from `synchronising`."""
         self.reader = Reader(raw)
         self.groups = groups
         self.columns = [*raw["layer_name"].values.astype(str).tolist(), ignored_paths.LAYER, WAITING]
@@ -244,12 +246,11 @@ class Calls:
         self._unsynced: dict[tuple[int, int, int], float] = {}
 
     def parts(self, *families: np.ndarray) -> Iterator[tuple[int, Part]]:
-        """(number of the family, its calls in a stretch), of all threads of the program.
+        """Yield (number of the family, its calls in a stretch), for all threads of the program.
 
-        families : masks of functions. Of each, calls that enter its layer from above and are in no other call of the
-        family, nor of the tracer's own work what is within starting MPI: ranks come out of that together, however much
-        of it there was in each.
-        """
+        families : masks of functions. A family's calls are those that enter its layer from above and are not within
+        another call of the family. The tracer's own work while MPI starts is left out: ranks leave MPI_Init together,
+        however much of that work each had."""
         for stretch in self.reader.stretches():
             if not self.processes[stretch.process]:
                 continue
@@ -260,7 +261,7 @@ class Calls:
             entering &= ~(starting & self.reader.own[stretch.function])
             for number, mask in enumerate(families):
                 chosen = np.zeros(2 * len(mask), bool)
-                chosen[: len(mask)] = mask  # the second half is what is beside the program's I/O
+                chosen[: len(mask)] = mask  # the second half stands for calls outside the program's I/O
                 yield number, self._part(stretch, entering & chosen[stretch.function], size)
 
     def _part(self, stretch: Stretch, chosen: np.ndarray, size: np.ndarray) -> Part:
@@ -270,7 +271,7 @@ class Calls:
         mine = np.flatnonzero(root == np.arange(len(root)))
         place = np.full(len(root) + 1, len(mine))
         place[mine] = np.arange(len(mine))
-        which = place[root]  # of calls in none, one behind the last
+        which = place[root]  # calls outside all chosen ones get the row after the last
         waiting = self._waiting(stretch, mine, which, begin, end)
         width = len(self.columns)
         own = np.where(self.reader.own[stretch.function], 0.0, stretch.own_ns - waiting)
@@ -286,7 +287,7 @@ class Calls:
     def _waiting(
         self, stretch: Stretch, mine: np.ndarray, which: np.ndarray, begin: np.ndarray, end: np.ndarray
     ) -> np.ndarray:
-        """Of each call's own time, ns, what passed before the last rank had come to the call that it is within."""
+        """The part of each call's own time, ns, before the last rank had arrived at the collective call around it."""
         found = np.zeros(len(begin))
         if not len(self.groups.event):
             return found
@@ -294,7 +295,7 @@ class Calls:
         at[~self.waits[stretch.function[mine]]] = -1
         if not (at >= 0).any():
             return found
-        never = -(1 << 62)  # no call lasts until then, and no begin taken from it is too small for its type
+        never = -(1 << 62)  # earlier than any call, but small enough not to overflow
         until = np.append(np.where(at >= 0, self.groups.arrive[at], never), never)
         found = np.clip(np.minimum(end, until[which]) - begin, 0, None).astype(np.float64)
         within = (stretch.tree.parent >= 0) & (which < len(mine))
@@ -302,7 +303,7 @@ class Calls:
         return np.clip(found, 0.0, stretch.own_ns)
 
     def _sizes(self, stretch: Stretch, entering: np.ndarray) -> np.ndarray:
-        """Sizes of reads and writes, and of what waits for the disk; -1 of all else."""
+        """Sizes of reads, writes, and calls that wait for the disk; -1 for all other calls."""
         kind, layer, file = (
             self.reader.kind_of[stretch.function],
             stretch.layer,
@@ -322,7 +323,7 @@ class Calls:
 
 
 def _roots(parent: np.ndarray, level: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """Of each call the outermost chosen one that it is, or is within; -1 for none."""
+    """For each call the outermost chosen call that it is, or is within; -1 for none."""
     root = np.full(len(parent), -1, np.int64)
     for depth in range(int(level.max(initial=0)) + 1):
         mine = np.flatnonzero(level == depth)
@@ -332,6 +333,7 @@ def _roots(parent: np.ndarray, level: np.ndarray, chosen: np.ndarray) -> np.ndar
 
 
 def below(layers: Sequence[str], at: str, serving: Sequence[str]) -> set[str]:
-    """Layers that calls are replayed in: `at` and those below it, but what ranks tell each other, and servers."""
+    """The layers in which calls are replayed: `at` and the layers below it, without messages between ranks, and
+    servers."""
     place = list(layers).index(at)
     return {name for name in layers[place:] if name not in (MESSAGES, TRACER, ignored_paths.LAYER, *serving)}

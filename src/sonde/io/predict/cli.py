@@ -1,4 +1,4 @@
-"""sonde io predict: a traced run, replayed with what calls cost on another configuration."""
+"""sonde io predict: replay a traced run with the costs of calls on another configuration."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _Several(click.Command):
-    """Takes several files behind one --on, as a shell's pattern gives them: --on y*.nc."""
+    """A command that accepts several files behind one --on, as a shell's pattern gives them: --on y*.nc."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words: list[str] = []
@@ -44,7 +44,7 @@ class _Several(click.Command):
     required=True,
     type=click.Path(path_type=Path),
     metavar="Y.nc...",
-    help="Traces of the other configuration: what calls cost there.",
+    help="Traces of the other configuration, for the costs of calls there.",
 )
 @click.option(
     "--at",
@@ -55,14 +55,14 @@ class _Several(click.Command):
     "--against",
     type=click.Path(path_type=Path),
     metavar="C.nc",
-    help="A run of A's program there: the model beside what was measured.",
+    help="A run of A's program there, to compare the model with a measurement.",
 )
 def predict(file: Path, on: tuple[Path, ...], at: str | None, against: Path | None) -> Outcome:
-    """What a traced run would take on another configuration, by layer: a model.
+    """Predict how long a traced run would take on another configuration, by layer: a model.
 
-    A.nc is a run of your program here, Y.nc a trace of something cheap there that calls the same functions, with sizes
-    around those of A. Each call of A is given the time that such calls took there; what A did above that layer is kept,
-    and ranks wait for each other anew.
+    A.nc is a run of your program here. Y.nc is a trace of a cheap run there that calls the same functions, with sizes
+    around those of A. Each call of A gets the time that such calls took there. Time above that layer stays as in A, and
+    waiting between ranks is recomputed.
 
     \b
     sonde io run -o y.nc -- mpirun -n 4 sonde-ioload -a MPIIO -c -t 64k -b 8m
@@ -73,40 +73,41 @@ def predict(file: Path, on: tuple[Path, ...], at: str | None, against: Path | No
     import sonde
     from sonde.core import dataset
     from sonde.io.predict import replay as model
-    from sonde.io.predict import verdict as words
+    from sonde.io.predict import verdict
 
     if file.resolve() in [one.resolve() for one in on] and against is None and len(on) == 1:
         raise UsageError(
             "io.same_trace",
-            f"{file} is to be replayed on itself",
-            "give a trace of another configuration with --on, or --against to see what the model makes of its own",
+            f"{file} would be replayed on itself",
+            "give a trace of another configuration with --on, or --against to see how well the model "
+            "reproduces its own run",
         )
     with ExitStack() as opened:
         trees = {path: opened.enter_context(sonde.open(path)) for path in dict.fromkeys((file, *on))}
         if against is not None:
             trees.setdefault(against, opened.enter_context(sonde.open(against)))
         traces = {path: _trace(tree, path) for path, tree in trees.items()}
-        held = traces[against] if against is not None else None
-        found = model.predict(traces[file], [traces[path] for path in dict.fromkeys(on)], at, held)
-        told = [warning for tree in trees.values() for warning in dataset.warnings_of(tree)]
-        if held is not None:
-            told += words.other_program(traces[file].summary, held.summary, found.at)
+        measured = traces[against] if against is not None else None
+        found = model.predict(traces[file], [traces[path] for path in dict.fromkeys(on)], at, measured)
+        warnings = [warning for tree in trees.values() for warning in dataset.warnings_of(tree)]
+        if measured is not None:
+            warnings += verdict.other_program(traces[file].summary, measured.summary, found.at)
         return Outcome(
             "io",
             "predict",
-            words.sentence(found, str(file), [str(path) for path in dict.fromkeys(on)]),
+            verdict.sentence(found, str(file), [str(path) for path in dict.fromkeys(on)]),
             schema=str(trees[file].attrs["schema"]),
             dataset=str(file),
-            findings=words.findings(found, str(file)),
-            warnings=list(dict.fromkeys([*words.warnings(found, str(file)), *told])),
-            values=words.values(found)
+            findings=verdict.findings(found, str(file)),
+            warnings=list(dict.fromkeys([*verdict.warnings(found, str(file)), *warnings])),
+            values=verdict.values(found)
             | {"on": list(map(str, on)), "against": str(against) if against else None},
-            tables=words.tables(found),
+            tables=verdict.tables(found),
         )
 
 
 def _trace(tree: xr.DataTree, path: Path) -> Trace:
-    """A trace's events and what was summed of them.
+    """A trace's events and summary.
 
     Raises
     ------

@@ -1,10 +1,10 @@
-"""What functions cost by the size of a request, learnt from traces of a configuration. Pure.
+"""The cost of functions by the size of a request, learnt from traces of a configuration. Pure.
 
-Between two sizes that were measured a cost is taken to lie on the straight line between them, beyond them on the line
-of the sizes nearest to that end: on every stretch a latency and bytes over a bandwidth, each layer's part by itself. In
-the logarithm of the size such a line would bend: half way from 4 KiB to 16 MiB, at 256 KiB, it would say half of what
-16 MiB cost instead of a 64th. Of each size the mean is taken, not the median, since what is asked for is the sum of
-many calls, to which the few that take long belong.
+Between two measured sizes the cost lies on the straight line between them; beyond the ends, on the line of the sizes
+nearest to that end. So each section is a latency plus bytes over a bandwidth, for each layer's part separately. A line
+over the logarithm of the size would be wrong: from 4 KiB to 16 MiB, the middle is 256 KiB, and it would get half the
+cost of 16 MiB instead of a 64th. The mean is taken for each size, not the median, because a prediction is the sum of
+many calls, to which the few long calls belong.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from sonde.io.trace import ignored_paths
 if TYPE_CHECKING:
     import xarray as xr
 
-PIECES = 20  # of a size's calls, in the order of time: what is drawn again for an interval
-MOST_SIZES = 64  # of a function that are kept apart; where there are more, four to an octave
-FEW = 6  # calls of a size, below which they tell nothing of how much such calls differ
-LEAVING = "leaving"  # a column: from a rank's own end of a collective call to that of the last
+PIECES = 20  # the calls of a size in the order of time are cut into these; an interval resamples them
+MOST_SIZES = 64  # distinct sizes of a function; with more, four classes to an octave
+FEW = 6  # calls of a size; fewer do not show how much such calls differ
+LEAVING = "leaving"  # a column: from the end of a rank's collective call to the end of the last rank's
 NO_SIZE = -1.0
 
 
 @dataclass(frozen=True)
 class Curve:
-    """What a function costs. Sizes in B, costs in ns.
+    """The costs of a function. Sizes in B, costs in ns.
 
-    size, calls : of each size measured, rising; the first is NO_SIZE where calls without a size were
+    size, calls : for each measured size, rising; the first is NO_SIZE if there were calls without a size
     counts : (size, piece) calls. sums : (size, piece, column) their cost
-    waits : whether nobody leaves it before all ranks have come; None where no trace of several ranks tells
+    waits : whether no rank leaves it before all ranks have arrived; None if no trace of several ranks shows it
     """
 
     size: np.ndarray
@@ -46,54 +46,57 @@ class Curve:
     waits: bool | None
 
     def means(self, weight: np.ndarray) -> np.ndarray:
-        """(draw, size, column) mean costs with pieces taken `weight` times; weight: (draw, piece)."""
+        """(draw, size, column) mean costs, with each piece counted `weight` times; weight: (draw, piece)."""
         n = weight @ self.counts.T
         total = np.einsum("dp,spc->dsc", weight, self.sums)
         every = self.sums.sum(axis=1) / self.calls[:, None]
-        # A draw may hold no call of a size that has few: that draw tells nothing of it.
+        # A draw may contain no call of a size with few calls: then it uses the mean over all calls.
         return np.where(n[..., None] > 0, total / np.maximum(n, 1)[..., None], every)
 
     def at(self, means: np.ndarray, size: np.ndarray) -> np.ndarray:
         """(draw, request, column) cost of requests of these sizes, from `means`."""
-        bare = self.size[0] == NO_SIZE
-        sized = self.size[1:] if bare else self.size
-        known = means[:, 1:] if bare else means
+        has_unsized = self.size[0] == NO_SIZE
+        sized = self.size[1:] if has_unsized else self.size
+        known = means[:, 1:] if has_unsized else means
         if not len(sized):
             return np.repeat(means[:, :1], len(size), axis=1)
         found = _on_line(sized, known, np.maximum(size, 0.0))
         unknown = size < 0
         if unknown.any():
             share = self.calls / self.calls.sum()
-            found[:, unknown] = (means[:, 0] if bare else np.einsum("s,dsc->dc", share, means))[:, None]
+            found[:, unknown] = (means[:, 0] if has_unsized else np.einsum("s,dsc->dc", share, means))[
+                :, None
+            ]
         return found
 
     def outside(self, size: np.ndarray) -> np.ndarray:
-        """Which sizes are smaller or larger than any that was measured."""
+        """A mask of the sizes that are smaller or larger than all measured ones."""
         return (size >= 0) & ((size < self.least) | (size > self.most))
 
     def thin(self, size: np.ndarray) -> np.ndarray:
-        """Which sizes rest on so few calls that how much these differ is not known."""
-        bare = self.size[0] == NO_SIZE
-        sized, calls = (self.size[1:], self.calls[1:]) if bare else (self.size, self.calls)
+        """A mask of the sizes that rest on too few calls to estimate how much these differ."""
+        has_unsized = self.size[0] == NO_SIZE
+        sized, calls = (self.size[1:], self.calls[1:]) if has_unsized else (self.size, self.calls)
         if not len(sized):
             return np.full(len(size), self.calls[0] < FEW)
         right = np.clip(np.searchsorted(sized, size), 0, len(sized) - 1)
         left = np.where(sized[right] == size, right, np.maximum(right - 1, 0))
         found = np.minimum(calls[left], calls[right]) < FEW
-        found[size < 0] = (self.calls[0] if bare else self.calls.sum()) < FEW
+        found[size < 0] = (self.calls[0] if has_unsized else self.calls.sum()) < FEW
         return found
 
 
 def _on_line(x: np.ndarray, cost: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Costs at `size` where those at `x` are (draw, x, column) `cost`; never below nothing."""
+    """Costs at `size` if those at `x` are (draw, x, column) `cost`; never negative."""
     if len(x) == 1:
-        # One size does not tell a latency from a bandwidth: larger ones as if all were bytes, smaller ones as if none.
+        # One size cannot separate latency from bandwidth: larger requests scale as pure bandwidth, smaller ones as pure
+        # latency.
         factor = np.maximum(size / x[0], 1.0) if x[0] > 0 else np.ones(len(size))
         return cost[:, :1] * factor[None, :, None]
     left = np.clip(np.searchsorted(x, size, side="right") - 1, 0, len(x) - 2)
     part = np.clip((size - x[left]) / (x[left + 1] - x[left]), 0.0, 1.0)[None, :, None]
     found = cost[:, left] * (1 - part) + cost[:, left + 1] * part
-    # Beyond the ends: by sizes a factor of two apart, so that the slope is not the noise of two that are alike.
+    # Beyond the ends, the line goes through sizes that are a factor of two apart, so that the slope is not noise.
     if (under := size < x[0]).any():
         other = min(int(np.searchsorted(x, 2 * x[0])), len(x) - 1)
         slope = np.clip((cost[:, other] - cost[:, 0]) / (x[other] - x[0]), 0.0, cost[:, 0] / x[0])
@@ -107,7 +110,7 @@ def _on_line(x: np.ndarray, cost: np.ndarray, size: np.ndarray) -> np.ndarray:
 
 @dataclass
 class _Samples:
-    """Of one function: sizes and costs, in the order of time, trace by trace."""
+    """Sizes and costs of one function, in the order of time, trace by trace."""
 
     size: list[np.ndarray] = field(default_factory=list)
     cost: list[np.ndarray] = field(default_factory=list)
@@ -143,8 +146,8 @@ class _Samples:
 
 
 def binned(size: np.ndarray, most: int = MOST_SIZES, an_octave: int = 4) -> np.ndarray:
-    """Numbers that sort sizes into classes, rising without gaps: each its own, or parts of an octave where they are
-    more than `most`. NO_SIZE and 0 are always their own."""
+    """Class numbers of sizes, rising without gaps: one class for each size, or parts of an octave if there are more
+    than `most` sizes. NO_SIZE and 0 always have their own class."""
     every, which = np.unique(size, return_inverse=True)
     if len(every) <= most:
         return which.reshape(-1)
@@ -154,7 +157,7 @@ def binned(size: np.ndarray, most: int = MOST_SIZES, an_octave: int = 4) -> np.n
 
 @dataclass(frozen=True)
 class Costs:
-    """What was learnt. columns : of the costs: layers, "system", "waiting", "leaving"."""
+    """The learnt costs. columns : of the costs: layers, "system", "waiting", "leaving"."""
 
     columns: list[str]
     curves: dict[Key, Curve]
@@ -210,7 +213,8 @@ def _learn(calls: Calls, wanted: set[Key], columns: list[str], samples: dict[Key
 def _of_groups(
     groups: Groups, at: np.ndarray, end: np.ndarray, size: np.ndarray, cost: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """When each began, the mean size of its ranks' requests, the mean cost of a rank with what it leaves early."""
+    """For each group: when it began, the mean size of its ranks' requests, the mean cost of a rank with its early
+    leaving."""
     numbers, which = np.unique(groups.group[at], return_inverse=True)
     which = which.reshape(-1)
     n = np.bincount(which)

@@ -1,12 +1,12 @@
-"""What a traced run would take on another configuration: its calls replayed with what they cost there. Pure.
+"""The time of a traced run on another configuration: its calls replayed with their costs there. Pure.
 
-A's calls are taken where they enter one layer, each rank's in their order, and each gets the time that a call of the
-same function and size took on Y, divided over the layers as there. What A did between these calls is kept. Where ranks
-wait for each other, the last to come decides when all go on, so that waiting follows from the replay, and is neither
-A's nor Y's.
+The replay takes A's calls where they enter one layer, each rank's in order. Each call gets the time that a call of the
+same function and size took on Y, divided over the layers as on Y. Time between these calls stays as in A. Where ranks
+wait for each other, the last one to arrive decides when all continue, so the waiting follows from the replay and comes
+neither from A nor from Y.
 
-It may be wrong in ways that no interval tells: calls cost what they cost in Y's traces, with as many ranks, the same
-order of offsets, and caches as full as there. docs/howto/io-predict.md says when to believe it.
+The prediction can be wrong in ways that no interval covers: calls cost as much as in Y's traces, with the same number
+of ranks, the same order of offsets, and caches as full as there. docs/howto/io-predict.md explains when to trust it.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from sonde.io.trace.compare import of_layers
 if TYPE_CHECKING:
     import xarray as xr
 
-DRAWS = 200  # of Y's costs, for an interval
-MOST_CELLS = 4e7  # segments times draws that are held at once: memory
+DRAWS = 200  # resamples of Y's costs, for an interval
+MOST_CELLS = 4e7  # segments times draws that are in memory at once
 LEVEL = 0.95
-MOST_REQUESTS = 1024  # sizes of a function of A that are told apart; where there are more, 64 to an octave
-MOST_KEPT = 0.5  # of A's time in replayed calls: where Y measured less than the rest, there is no prediction
-MOST_THIN = 0.1  # of the modelled time that rests on too few calls: above, there is no interval
+MOST_REQUESTS = 1024  # distinct sizes of a function of A; with more, 64 classes to an octave
+MOST_KEPT = 0.5  # limit on the share of A's time in replayed calls that Y did not measure, for a prediction
+MOST_THIN = 0.1  # share of the modelled time that rests on too few calls; above, there is no interval
 _NOT_SHOWN = (ignored_paths.LAYER, TRACER)
 
 
 class Trace(NamedTuple):
-    """A trace as it is read."""
+    """An open trace."""
 
     name: str
     raw: xr.Dataset
@@ -56,7 +56,7 @@ class Trace(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """A modelled time and its interval, s; (nan, nan) where there is none."""
+    """A modelled time and its interval, s; (nan, nan) without an interval."""
 
     value: float
     low: float
@@ -65,8 +65,8 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """A layer, all of them, or the time from begin to end; s, of layers that of all ranks. kept : of the modelled time,
-    what is A's own; NaN where there is no such part. against : measured there; NaN without."""
+    """A layer, all layers, or the elapsed time; s, layers summed over all ranks. kept : the part of the modelled time
+    that is A's own; NaN if there is no such part. against : measured there; NaN without a measurement."""
 
     name: str
     title: str
@@ -80,9 +80,10 @@ class Row:
 class Replayed:
     """A function whose calls were replayed.
 
-    a : their time in A, on : on Y, without waiting for ranks, s. measured : Y's calls of it, 0: not measured, and kept.
-    least, most : B that Y measured; asked_least, asked_most : that A asks for; NaN without sizes
-    outside : calls and bytes of A beyond what Y measured
+    a : their time in A, on : on Y, without waiting for ranks, s. measured : the number of Y's calls of it; 0: not
+    measured, so A's time stays. least, most : B that Y measured; asked_least, asked_most : B in A's calls; NaN without
+    sizes
+    outside : calls and bytes of A with sizes that Y did not measure
     """
 
     key: Key
@@ -101,12 +102,12 @@ class Replayed:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What came of it.
+    """The result of a replay.
 
     layers : from the application down, "waiting" last. total : their sum. elapsed : from the first traced call of a
-    thread that was replayed to the last
-    ranks : of A, and of each trace of Y. unmatched : collective functions of which A's calls could not be put together.
-    thin : share of the modelled time that rests on too few calls
+    replayed thread to the last
+    ranks : of A, and of each trace of Y. unmatched : collective functions whose calls in A could not be matched between
+    ranks. thin : share of the modelled time that rests on too few calls
     """
 
     at: str
@@ -121,7 +122,7 @@ class Prediction:
 
 
 def choose(a: Trace, on: Sequence[Trace], asked: str | None) -> str:
-    """The layer at which A is replayed: the one asked for, else the topmost that A and Y both called.
+    """The layer at which A is replayed: the requested one, or the topmost that both A and Y called.
 
     Raises
     ------
@@ -134,9 +135,10 @@ def choose(a: Trace, on: Sequence[Trace], asked: str | None) -> str:
     if not common:
         raise DataError(
             "io.nothing_common",
-            f"{a.name} called {', '.join(called) or 'no layer'}, and what it is to be replayed on "
-            f"{', '.join(sorted(there - {MESSAGES})) or 'none'}: no layer of I/O in both",
-            "trace a workload there that calls a layer that the run calls, as mpirun -n 2 sonde-ioload -a MPIIO",
+            f"{a.name} called {', '.join(called) or 'no layer'}, and the traces of --on called "
+            f"{', '.join(sorted(there - {MESSAGES})) or 'no layer'}: they have no layer of I/O in common",
+            "trace a workload there that calls one of the run's layers, for example mpirun -n 2 "
+            "sonde-ioload -a MPIIO",
         )
     if asked is None:
         return common[0]
@@ -145,7 +147,7 @@ def choose(a: Trace, on: Sequence[Trace], asked: str | None) -> str:
             "io.no_such_layer",
             f"--at {asked}: {'A and Y do not both call it' if asked in _names(a.raw) else 'there is no such layer'}"
             f"{nearest(asked, common)}; both call: {', '.join(common)}",
-            f"as --at {common[0]}, which is the default here",
+            f"use for example --at {common[0]}, the default here",
         )
     return asked
 
@@ -157,13 +159,13 @@ def predict(
 
     Parameters
     ----------
-    a : the run that is to be predicted. on : traces of the other configuration
+    a : the run to predict. on : traces of the other configuration
     at : the layer that is replayed; None: the topmost that both call
-    against : a run of A's program there, which stands beside it
+    against : a run of A's program there, for comparison
 
     Raises
     ------
-    UsageError, DataError  those of `choose`; io.not_measured: most of A's time is in functions that Y never called.
+    UsageError, DataError  those of `choose`; io.not_measured: Y never called the functions that took most of A's time.
     """
     at = choose(a, on, at)
     mine = _read(a.raw, at)
@@ -178,7 +180,7 @@ def predict(
     def estimate(row: int) -> Estimate:
         if low is None or high is None:
             return Estimate(float(value[row]), float("nan"), float("nan"))
-        # Draws are of means: theirs need not lie about it evenly, and an interval holds its estimate.
+        # The draws are means, which may all lie on one side of the estimate; the interval must contain the estimate.
         return Estimate(
             float(value[row]), float(min(low[row], value[row])), float(max(high[row], value[row]))
         )
@@ -229,17 +231,17 @@ def _serving(raw: xr.Dataset) -> list[str]:
 
 
 def _ranks(raw: xr.Dataset) -> int:
-    """Ranks, or processes where there are none."""
+    """The number of ranks; of processes if there are no ranks."""
     ranks = raw["process_rank"].values
     return len(np.unique(ranks[ranks >= 0])) or raw.sizes["process"]
 
 
-# ---- A, and what it is held against
+# ---- the traces of A and of --against
 
 
 @dataclass
 class _Thread:
-    """What is replayed of a thread, in the order of time. first, last : ns, of all that was traced of it."""
+    """The replayed calls of a thread, in the order of time. first, last : ns, of all its traced calls."""
 
     first: int
     last: int
@@ -248,8 +250,8 @@ class _Thread:
 
 @dataclass
 class _Run:
-    """A run's calls. columns : of costs. key : of each function, number in `keys`; -1 of what only makes ranks wait,
-    and of the tracer's own work, which takes no time in a replay."""
+    """A run's calls. columns : those of the costs. key : for each function its number in `keys`; -1 for functions that
+    only make ranks wait, and for the tracer's own work, which takes no time in a replay."""
 
     columns: list[str]
     calls: Calls
@@ -258,17 +260,17 @@ class _Run:
     key: np.ndarray
     threads: dict[int, _Thread]
     rest: np.ndarray
-    own: np.ndarray  # (key, column) ns; the last is of what only makes ranks wait
+    own: np.ndarray  # (key, column) ns; the last row is for functions that only make ranks wait
     symbols: dict[Key, str]
 
     def by_layer(self) -> dict[str, float]:
-        """Time in each layer itself of all ranks, without waiting for ranks, and that; s."""
+        """Time in each layer itself, summed over all ranks, without waiting for ranks; and the waiting. s."""
         ns = self.rest + self.own.sum(axis=0)
         return {name: float(value) * 1e-9 for name, value in zip(self.columns, ns) if name not in _NOT_SHOWN}
 
     def replayed(self) -> list[int]:
-        """Threads that have calls to replay; all where none has. The tracer's own work alone is none: its threads, and
-        those of libraries, may be there until the end and would hold it where it was."""
+        """The threads that have calls to replay; all threads if none has. The tracer's own work does not count: its
+        threads, and those of libraries, may last until the end, so the elapsed time would never change."""
         program = np.array([key.layer != TRACER for key in self.calls.keys], bool)
         found = [
             number
@@ -278,24 +280,27 @@ class _Run:
         return found or list(self.threads)
 
     def elapsed(self) -> float:
-        """s, from the first traced call of a thread that is replayed to the last, without the tracer's own work."""
+        """Time from the first traced call of a replayed thread to the last, without the tracer's own work, s."""
         return float(_Plan(self, Costs([], {})).run(np.ones((1, PIECES)))[0, 0])
 
     def unmatched(self) -> list[str]:
-        """Functions that are replayed and that ranks call together, but whose calls could not all be put together."""
+        """Replayed functions that ranks call together, but whose calls could not all be matched."""
         return sorted(symbol for key, symbol in self.symbols.items() if key.name in self.groups.unmatched)
 
 
 def _read(raw: xr.Dataset, at: str) -> _Run:
-    """All calls of a run that enter `at` or a layer below it, those by which ranks wait for each other, and the
-    tracer's own work."""
+    """Read all calls of a run that enter `at` or a layer below it, the calls by which ranks wait for each other, and
+    the tracer's own work."""
     groups = groups_of(raw)
     calls = Calls(raw, groups, synchronising([groups]))
     layers = below(_names(raw), at, _serving(raw)) if at in _names(raw) else set()
     entering = np.array([key.layer in layers for key in calls.keys], bool)
-    met = np.unique(raw["function_index"].values[groups.event]).tolist()
-    telling = np.array(
-        [(key.layer == MESSAGES and k in met) or key.layer == TRACER for k, key in enumerate(calls.keys)],
+    matched_functions = np.unique(raw["function_index"].values[groups.event]).tolist()
+    synchronising_only = np.array(
+        [
+            (key.layer == MESSAGES and k in matched_functions) or key.layer == TRACER
+            for k, key in enumerate(calls.keys)
+        ],
         bool,
     )
     keys: list[Key] = []
@@ -306,8 +311,8 @@ def _read(raw: xr.Dataset, at: str) -> _Run:
     own: dict[int, np.ndarray] = {}
     number_of = np.full(len(calls.keys), -1)
     names = raw["function_name"].values.astype(str)
-    told = np.zeros(width)
-    for _, part in calls.parts(entering | telling):
+    waiting = np.zeros(width)
+    for _, part in calls.parts(entering | synchronising_only):
         one = threads.setdefault(part.thread, _Thread(part.first, part.last))
         one.first, one.last = min(one.first, part.first), max(one.last, part.last)
         rest += part.rest
@@ -315,8 +320,8 @@ def _read(raw: xr.Dataset, at: str) -> _Run:
             continue
         for function in np.unique(part.function).tolist():
             sums = part.cost[part.function == function].sum(axis=0)
-            if telling[function]:
-                told += sums
+            if synchronising_only[function]:
+                waiting += sums
                 continue
             key = calls.keys[function]
             if key not in symbols:
@@ -326,26 +331,26 @@ def _read(raw: xr.Dataset, at: str) -> _Run:
             own.setdefault(keys.index(key), np.zeros(width))
             own[keys.index(key)] += sums
         one.parts.append(part)
-    table = np.stack([*(own[k] for k in range(len(keys))), told])
+    table = np.stack([*(own[k] for k in range(len(keys))), waiting])
     return _Run(calls.columns, calls, groups, keys, number_of, threads, rest, table, symbols)
 
 
 def _check_measured(a: Trace, mine: _Run, costs: Costs, at: str) -> None:
-    """Refuses where Y says nothing of most of what is to be replayed."""
+    """Raise an error if Y did not measure most of the replayed time."""
     shown = [k for k, name in enumerate(mine.columns) if name not in (*_NOT_SHOWN, WAITING)]
     time = mine.own[:-1, shown].sum(axis=1)
     missing = [k for k, key in enumerate(mine.keys) if key not in costs.curves]
     if not time.sum() or time[missing].sum() <= MOST_KEPT * time.sum():
         return
     named = sorted(missing, key=lambda k: -time[k])[:3]
-    words = ", ".join(mine.symbols[mine.keys[k]] for k in named)
+    names = ", ".join(mine.symbols[mine.keys[k]] for k in named)
     share = format_share(time[missing].sum() / time.sum())
-    known = ", ".join(sorted({key.name for key in costs.curves})) or "none of the functions that it calls"
+    known = ", ".join(sorted({key.name for key in costs.curves})) or "no function that it calls"
     raise DataError(
         "io.not_measured",
-        f"{share} of the time that {a.name} spends at {at} and below is in functions that were not measured there: "
-        f"{words}; measured: {known}",
-        "trace something there that calls them, or replay at another layer: --at",
+        f"{share} of the time that {a.name} spends at {at} and below is in functions without a measurement "
+        f"there: {names}; measured: {known}",
+        "trace a program there that calls them, or replay at another layer: --at",
     )
 
 
@@ -353,12 +358,13 @@ def _check_measured(a: Trace, mine: _Run, costs: Costs, at: str) -> None:
 
 
 class _Plan:
-    """A's calls in a form that can be replayed again and again with other costs.
+    """A's calls in a form that can be replayed again and again with different costs.
 
-    A *class* is what costs the same: a function, a size, together with others or alone. Between two calls in which
-    ranks wait for each other a thread's order does not matter, so that each such segment is counts of classes.
+    A *class* contains calls of equal cost: of one function and size, either together with other ranks or alone. Between
+    two calls in which ranks wait for each other the order within a thread does not matter, so each such segment is
+    stored as counts of classes.
 
-    shown : columns of the result. kept : of each, s, what is A's own and no cost of Y's.
+    shown : columns of the result. kept : for each, s, the part that is A's own and not a cost of Y's.
     """
 
     def __init__(self, mine: _Run, costs: Costs) -> None:
@@ -382,7 +388,7 @@ class _Plan:
         self._kept()
 
     def _collect(self) -> None:
-        """All calls in one table, thread by thread."""
+        """Collect all calls in one table, thread by thread."""
         mine = self.mine
         rows: dict[str, list[np.ndarray]] = {
             name: [] for name in ("thread", "begin", "end", "function", "size", "event", "work", "waited")
@@ -401,15 +407,17 @@ class _Plan:
         self.table = {name: values[order] for name, values in table.items()}
         self.key = mine.key[self.table["function"].astype(np.int64)] if len(order) else np.zeros(0, np.int64)
         curve = np.array([self.curve_of.get(key, -1) for key in mine.keys] + [-1])
-        self.curve = curve[self.key]  # of what only tells ranks the key is -1, and so the last
+        self.curve = curve[
+            self.key
+        ]  # functions that only synchronise ranks have the key -1, which selects the last entry
 
     def _classes(self) -> None:
-        """Number of each call's class; -1 where it keeps A's time."""
+        """Compute the class of each call; -1 if it keeps A's time."""
         n = len(self.key)
         self.at = self.mine.groups.place(self.table["event"]) if n else np.zeros(0, np.int64)
         waits = np.array([curve.waits is not False for _, curve in self.curves] + [False])
         own = self.mine.calls.waits[self.table["function"].astype(np.int64)] if n else np.zeros(0, bool)
-        # Where Y tells, Y decides whether ranks wait for each other; of what keeps A's time, A.
+        # Whether ranks wait for each other follows Y if Y measured the function, and A otherwise.
         self.at[~np.where(self.curve >= 0, waits[self.curve], own)] = -1
         self._in_order()
         grouped = self.at >= 0
@@ -435,7 +443,7 @@ class _Plan:
         self.class_count = count
 
     def _in_order(self) -> None:
-        """Leaves out groups that the threads do not come to in one order: their calls were put together wrongly."""
+        """Drop groups that threads reach in different orders: their calls were matched wrongly."""
         arrive = self.mine.groups.arrive
         while True:
             mine = np.flatnonzero(self.at >= 0)
@@ -453,7 +461,7 @@ class _Plan:
             self.at[mine[np.isin(self.mine.groups.group[self.at[mine]], wrong)]] = -1
 
     def _groups(self) -> None:
-        """Calls that are still one, in the order of time: of each the positions of its calls."""
+        """Collect the remaining groups in the order of time: for each the positions of its calls."""
         mine = np.flatnonzero(self.at >= 0)
         number = self.mine.groups.group[self.at[mine]]
         when = self.mine.groups.arrive[self.at[mine]]
@@ -480,7 +488,7 @@ class _Plan:
         np.add.at(self.fixed, self.segment, np.maximum(begin - previous, 0.0))
         alone = kept & ~grouped
         np.add.at(self.fixed, self.segment[alone], (self.table["work"] + self.table["waited"])[alone])
-        # What is behind a thread's last call.
+        # The time after a thread's last call.
         count = np.bincount(thread[grouped], minlength=len(threads)).astype(np.int64)
         self.tail = np.cumsum(count) + np.arange(len(threads))
         done = self.first.copy()
@@ -495,9 +503,10 @@ class _Plan:
         self._leaving()
 
     def _leaving(self) -> None:
-        """Who leaves a call of several ranks before its last, which a mean over ranks does not tell: as in A.
+        """Compute which ranks leave a call of several ranks before its last, as in A: a mean over ranks does not
+        contain this.
 
-        early : of each call 0 where it ends with the last, and 1 on average of its group; 0 where A's left together
+        early : for each call 0 if it ends with the last, and 1 on average over its group; 0 if A's ranks left together
         """
         self.early = np.zeros(len(self.key))
         if not self.groups:
@@ -514,14 +523,14 @@ class _Plan:
         np.add.at(self.left_together, self.class_of[positions][together], 1.0)
 
     def _kept(self) -> None:
-        """What is A's own: outside of all that was replayed, and of functions that Y never measured."""
+        """Compute A's own time: outside of all replayed calls, and in functions that Y never measured."""
         mine = self.mine
         ns = mine.rest + mine.own[-1]
         for number, key in enumerate(mine.keys):
             if key not in self.curve_of:
                 ns = ns + mine.own[number]
         at = {name: float(value) for name, value in zip(mine.columns, ns)}
-        # Waiting in calls that are replayed as one follows from the replay.
+        # Waiting in calls that are replayed together follows from the replay.
         waited = at.pop(WAITING)
         waited -= float(self.table["waited"][(self.at >= 0) & (self.class_of < 0)].sum())
         at[WAITING] = max(waited, 0.0)
@@ -533,7 +542,8 @@ class _Plan:
         for number, together, sizes in self.class_curve:
             curve = self.curves[number][1]
             found = curve.at(curve.means(weight), sizes)
-            # With others, waiting for the last to come is the replay's; alone, nobody's end but one's own counts.
+            # Together with others, the replay computes the waiting for the last rank; alone, only a call's own end
+            # counts.
             found[..., self.columns.index(WAITING if together else LEAVING)] = 0.0
             parts.append(found)
         if not parts:
@@ -572,7 +582,7 @@ class _Plan:
         for name, values in zip(self.columns, sums):
             if name not in (*_NOT_SHOWN, LEAVING):
                 rows[self.shown.index(name)] += values
-        # Where all ranks of A left together, they do here, with the last.
+        # If all ranks of A left together, they do so here, with the last.
         rows[-1] += waited + leaving @ self.left_together
         rows *= 1e-9
         rows += np.array([self.kept.get(name, 0.0) for name in self.shown])[:, None]
@@ -591,7 +601,7 @@ class _Plan:
         return found
 
     def _of_curve(self, number: int) -> np.ndarray:
-        """Classes of a curve."""
+        """The classes that belong to a curve."""
         which = np.repeat(
             [curve for curve, _, _ in self.class_curve], [len(sizes) for _, _, sizes in self.class_curve]
         )
@@ -603,7 +613,7 @@ class _Plan:
         return self.mine.own[:-1, named].sum(axis=1) * 1e-9
 
     def thin(self) -> float:
-        """Share of the modelled time that rests on too few calls to tell how they differ."""
+        """The share of the modelled time that rests on too few calls to estimate how they differ."""
         whole = self.costs(np.ones((1, PIECES)))[0].sum(axis=1)
         counts = np.bincount(self.class_of[self.class_of >= 0], minlength=len(whole))
         few = (
@@ -615,7 +625,7 @@ class _Plan:
         return float(time[few].sum() / time.sum()) if time.sum() > 0 else 0.0
 
     def replayed(self, key: Key, number: int, on: Estimate) -> Replayed:
-        """What is told of one of A's functions."""
+        """The result for one of A's functions."""
         mine = self.key == number
         size = self.table["size"][mine]
         known = size[size >= 0]
@@ -640,17 +650,17 @@ class _Plan:
 
 
 def _interval(plan: _Plan, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Bootstrap over the pieces into which Y's calls of each size are cut in time: calls that follow each other are
-    alike, and drawn together. Source: Efron and Tibshirani 1993, chapters 8.6 and 13.3 (percentiles).
+    """A bootstrap over the pieces into which Y's calls of each size are cut in time: consecutive calls are alike, so
+    they are drawn together. Source: Efron and Tibshirani 1993, chapters 8.6 and 13.3 (percentiles).
     """
     from scipy.stats import bootstrap
 
-    def drawn(pieces: np.ndarray, axis: int = -1) -> np.ndarray:
+    def resampled(pieces: np.ndarray, axis: int = -1) -> np.ndarray:
         weight = (pieces[:, :, None] == np.arange(PIECES)).sum(axis=1).astype(np.float64)
         return plan.run(weight)
 
     found = bootstrap(
-        (np.arange(PIECES),), drawn, vectorized=True, n_resamples=DRAWS, confidence_level=LEVEL,
+        (np.arange(PIECES),), resampled, vectorized=True, n_resamples=DRAWS, confidence_level=LEVEL,
         batch=int(np.clip(MOST_CELLS / len(plan.fixed), 1, DRAWS)),
         method="percentile", random_state=np.random.default_rng(seed),
     ).confidence_interval  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a prediction says, in words and tables. Pure."""
+"""The sentence, tables, findings and data of a prediction. Pure."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 MODEL = Warning(
     "io.modelled",
-    "this is a model and no measurement: every call is taken to cost what calls of its function and size cost in the "
-    "traces of the other configuration",
-    "hold it against a run there: --against C.nc",
+    "this is a model, not a measurement: every call is assumed to cost what calls of its function and size "
+    "cost in the traces of the other configuration",
+    "compare it with a run there: --against C.nc",
 )
 FUNCTIONS_SHOWN = 10
-LEAST_SHARE = 0.01  # of the time that is replayed, or modelled: a function that takes less is not told of
-LEAST_TOLD = 0.001  # of the time measured: of a layer that takes less no ratio is told
-OTHER = 0.01  # difference in requests or bytes from which on two runs are not of one program
-_LOADS = {  # what sonde-ioload calls of a layer: how it is told to
+LEAST_SHARE = 0.01  # of the replayed or modelled time: functions below this share get no finding
+LEAST_TOLD = 0.001  # of the measured time: layers below this share get no ratio
+OTHER = 0.01  # a larger difference in requests or bytes shows that two runs are not of the same program
+_LOADS = {  # the functions that sonde-ioload can call, and the options for each
     ("mpiio", "mpi_file_write_at"): "-a MPIIO -w",
     ("mpiio", "mpi_file_read_at"): "-a MPIIO",
     ("mpiio", "mpi_file_write_at_all"): "-a MPIIO -c -w",
@@ -40,16 +40,17 @@ _LOADS = {  # what sonde-ioload calls of a layer: how it is told to
     ("posix", "pwrite"): "-w",
     ("posix", "pread"): "",
 }
-_LEAST_BLOCK = 16 << 20  # B that a workload is suggested to move, so that it makes more than a call or two
+_LEAST_BLOCK = 16 << 20  # B that a suggested workload moves, so that it makes more than a call or two
 
 
 def sentence(found: Prediction, a: str, on: Sequence[str]) -> str:
-    """What it would take there instead."""
-    there = f"on what {on[0]} was traced on" if len(on) == 1 else "there"
+    """The verdict: the modelled time on the other configuration."""
+    there = f"on the configuration of {on[0]}" if len(on) == 1 else "there"
     text = (
-        f"a model: {a} would take {_estimate(found.elapsed.on)} {there} instead of "
-        f"{format_duration(found.elapsed.a)}, {format_duration(found.total.on.value)} instead of "
-        f"{format_duration(found.total.a)} of it in traced calls, summed over ranks"
+        f"Model: {a} would take {_estimate(found.elapsed.on)} {there} instead of "
+        f"{format_duration(found.elapsed.a)}; of this, traced calls would take "
+        f"{format_duration(found.total.on.value)} instead of {format_duration(found.total.a)}, summed over "
+        "ranks"
     )
     if math.isfinite(found.elapsed.against):
         text += f"; measured there: {format_duration(found.elapsed.against)}"
@@ -57,7 +58,7 @@ def sentence(found: Prediction, a: str, on: Sequence[str]) -> str:
 
 
 def tables(found: Prediction) -> list[Table]:
-    """Layers, then the functions that were replayed."""
+    """A table of layers, and a table of the replayed functions."""
     return [_layers(found), _functions(found)]
 
 
@@ -67,16 +68,19 @@ def _layers(found: Prediction) -> Table:
     for row in (*found.layers, found.total, found.elapsed):
         times = [_time(row.a), _time(row.on.value), _interval(row.on)]
         if measured:
-            told = row.against > LEAST_TOLD * found.total.against
-            times += [_time(row.against), f"{row.on.value / row.against:.2f}" if told else "–"]
+            shown = row.against > LEAST_TOLD * found.total.against
+            times += [_time(row.against), f"{row.on.value / row.against:.2f}" if shown else "–"]
         rows.append((row.title, *times))
-    kept = found.total.kept / found.total.on.value if found.total.on.value > 0 else 0.0
-    note = f"Replayed at {found.at_title}. What is above it, or was not measured, is A's own: {format_share(kept)}."
+    own_share = found.total.kept / found.total.on.value if found.total.on.value > 0 else 0.0
+    note = (
+        f"Replayed at {found.at_title}. Time above that layer, or in functions without a measurement, is "
+        f"A's own: {format_share(own_share)}."
+    )
     if math.isfinite(found.total.on.low):
-        note += " 95 %: how much calls there differ; nothing of what the model leaves out."
+        note += " The 95 % interval covers how much calls there differ, not what the model leaves out."
     note += " Elapsed: of the threads that were replayed, without the tracer's own work."
     return Table(
-        "A model: time in each layer itself, all ranks",
+        "Model: time in each layer itself, all ranks",
         (
             "layer",
             "A",
@@ -108,10 +112,10 @@ def _functions(found: Prediction) -> Table:
     if beyond["calls"]:
         of_bytes = f", {format_share(beyond['bytes_share'])} of the bytes" if beyond["bytes"] else ""
         notes.append(
-            f"outside of the sizes measured there: {format_share(beyond['calls_share'])} of the calls{of_bytes}"
+            f"outside the sizes measured there: {format_share(beyond['calls_share'])} of the calls{of_bytes}"
         )
     return Table(
-        "Functions that were replayed, without waiting for other ranks",
+        "Replayed functions, without waiting for other ranks",
         ("function", "calls", "of", "measured there", "A", "modelled"),
         rows,
         right=(1, 2, 3, 4, 5),
@@ -120,7 +124,7 @@ def _functions(found: Prediction) -> Table:
 
 
 def _outside(found: Prediction) -> dict[str, float]:
-    """Calls and bytes that are outside of what was measured, and their share of those that are replayed."""
+    """Calls and bytes of sizes outside the measured ones, and their share of the replayed calls and bytes."""
     out: dict[str, float] = {}
     for k, what in enumerate(("calls", "bytes")):
         beyond = sum(one.outside[k] for one in found.functions)
@@ -130,7 +134,7 @@ def _outside(found: Prediction) -> dict[str, float]:
 
 
 def findings(found: Prediction, a: str) -> list[Finding]:
-    """What the model had to do without, each with what to type."""
+    """Findings about missing measurements, each with a command that would fill the gap."""
     out = []
     time = sum(max(one.a, one.on.value) for one in found.functions)
     for one in found.functions:
@@ -141,8 +145,9 @@ def findings(found: Prediction, a: str) -> list[Finding]:
             out.append(
                 Finding(
                     "io.not_measured",
-                    f"{one.symbol} was not measured there: its {counted(one.calls, 'call')} keep the "
-                    f"{format_duration(one.a)} that they took, {format_share(share)} of what was replayed",
+                    f"{one.symbol} was not measured there: {counted(one.calls, 'call')} with "
+                    f"{format_duration(one.a)} in A, {format_share(share)} of what was replayed, are taken over "
+                    "unchanged",
                     {"function": one.symbol, "layer": one.key.layer, "calls": one.calls, "share": share},
                     _measure(one, found.ranks[0]),
                 )
@@ -153,9 +158,9 @@ def findings(found: Prediction, a: str) -> list[Finding]:
             out.append(
                 Finding(
                     "io.outside_measured",
-                    f"{format_share(calls / one.calls)} of the calls of {one.symbol}{of_bytes} are outside of the "
-                    f"sizes measured there: {_sizes(one.asked_least, one.asked_most)} are asked for, "
-                    f"{_sizes(one.least, one.most) or 'none that are known'} were measured",
+                    f"{format_share(calls / one.calls)} of the calls of {one.symbol}{of_bytes} have sizes "
+                    f"outside those measured there: A has {_sizes(one.asked_least, one.asked_most)}, the "
+                    f"traces have {_sizes(one.least, one.most) or 'no known size'}",
                     {
                         "function": one.symbol, "layer": one.key.layer, "calls": calls, "bytes": moved,
                         "asked_B": [_number(one.asked_least), _number(one.asked_most)],
@@ -168,15 +173,15 @@ def findings(found: Prediction, a: str) -> list[Finding]:
 
 
 def warnings(found: Prediction, a: str) -> list[Warning]:
-    """What a reader must know: that it is a model, and what of this one is worse than usual."""
+    """Warnings: that this is a model, and the weaknesses of this prediction."""
     out = [MODEL]
     mine, theirs = found.ranks
     if other := [ranks for ranks in theirs if ranks != mine]:
         out.append(
             Warning(
                 "io.other_ranks",
-                f"{a} ran with {counted(mine, 'rank')}, what was measured there with {', '.join(map(str, other))}: "
-                "how much more, or less, so many ranks take from each other is not modelled",
+                f"{a} ran with {counted(mine, 'rank')}, the traces there with {', '.join(map(str, other))}: "
+                "the model does not cover how the number of ranks changes their share of the storage",
                 f"trace a workload there with mpirun -n {mine}",
             )
         )
@@ -184,43 +189,45 @@ def warnings(found: Prediction, a: str) -> list[Warning]:
         out.append(
             Warning(
                 "io.ranks_not_matched",
-                f"ranks call {', '.join(found.unmatched)} unequally often, or on files that nobody was seen to open: "
-                "these calls are replayed for each rank by itself, without waiting for the last",
-                "their time holds what ranks waited for each other there",
+                f"ranks call {', '.join(found.unmatched)} unequally often, or on files whose opening was "
+                "not traced: these calls are replayed for each rank separately, without waiting for the "
+                "last rank",
+                "their time includes the waiting of ranks for each other there",
             )
         )
     if found.thin > MOST_THIN:
         out.append(
             Warning(
                 "io.few_calls",
-                f"{format_share(found.thin)} of the modelled time rests on fewer than {FEW} calls of a size, too few "
-                "to tell how such calls differ: there is no interval",
-                "trace more there, as several times the same, and give each with --on",
+                f"{format_share(found.thin)} of the modelled time rests on fewer than {FEW} calls of a "
+                "size, too few for an interval",
+                "trace more there, for example the same run several times, and give each trace with --on",
             )
         )
     return out
 
 
 def other_program(a: xr.Dataset, c: xr.Dataset, at: str) -> list[Warning]:
-    """That a run is none of the same program, where its requests tell. a, c: /summary of both."""
-    told = []
+    """A warning if `c` is a run of another program than `a`, judged by their requests. a, c: /summary of both."""
+    differences = []
     for what in ("requests", "bytes"):
         mine, theirs = (of_layers(summary).get(at, {}).get(what, 0.0) for summary in (a, c))
         if abs(mine - theirs) > OTHER * max(mine, theirs):
-            told.append(f"{theirs:.0f} {what} instead of {mine:.0f}")
-    if not told:
+            differences.append(f"{theirs:.0f} {what} instead of {mine:.0f}")
+    if not differences:
         return []
     return [
         Warning(
             "io.other_program",
-            f"what --against names asked {at} for {' and '.join(told)}: it is no run of the same program",
+            f"the run of --against made other requests at {at}, {' and '.join(differences)}: it is not a "
+            "run of the same program",
             "run the program there with the same arguments",
         )
     ]
 
 
 def values(found: Prediction) -> dict[str, Any]:
-    """The same as data."""
+    """The prediction as data."""
     return {
         "model": True,
         "at": found.at,
@@ -272,10 +279,10 @@ def _number(size: float) -> int | None:
 
 
 def _measure(one: Replayed, ranks: int) -> str:
-    """What would measure a function there at the sizes that are asked for: sonde-ioload, where it calls that."""
+    """A command that measures a function there at the missing sizes: sonde-ioload, if it calls that function."""
     load = _LOADS.get((one.key.layer, one.key.name))
     if load is None or not math.isfinite(one.asked_most) or one.asked_most < 1:
-        return f"trace something there that calls {one.symbol}, and add it with --on"
+        return f"trace a program there that calls {one.symbol}, and add its trace with --on"
     beyond = one.asked_least if one.measured and one.asked_least < one.least else one.asked_most
     size = -(-int(beyond) // 8) * 8
     block = size * max(1, _LEAST_BLOCK // size)
@@ -302,7 +309,7 @@ def _time(value_s: float) -> str:
 
 
 def _interval(one: Estimate) -> str:
-    """ "1.2 to 1.4 s": the unit once where both have one."""
+    """ "1.2 to 1.4 s": the unit appears once if both ends have the same."""
     if not math.isfinite(one.low) or one.value <= 0:
         return "–"
     low, high = format_duration(one.low), format_duration(one.high)

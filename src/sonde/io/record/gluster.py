@@ -1,6 +1,7 @@
-"""What `gluster volume …` prints, read: a volume's bricks, and what each counted. Pure.
+"""Parse the output of `gluster volume …`: a volume's bricks and their counters. Pure.
 
-Written after the output of GlusterFS 10.3; XML (`--xml`) but for the unit of durations, which only the text names.
+Written for the output of GlusterFS 10.3. It is XML (`--xml`), except for the unit of durations, which only the text
+has.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-# Of durations, as the text has them behind each number: nanoseconds since GlusterFS 10, microseconds before.
+# The units of durations as the text writes them behind each number: ns since GlusterFS 10, us before.
 UNITS_S = {"ns": 1e-9, "us": 1e-6}
 _UNIT = re.compile(r"\d\s+(ns|us)\s+\d")
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command came to. why: what `gluster` said of it; "" where it worked."""
+    """The result of a command. why: the error message of `gluster`; "" if it succeeded."""
 
     why: str
     root: ElementTree.Element | None = None
@@ -34,7 +35,7 @@ class Volume:
     options: Mapping[str, str]
 
     def describe(self) -> str:
-        """ "GlusterFS volume data, Distribute, shards of 4MB"."""
+        """A description such as "GlusterFS volume data, Distribute, shards of 4MB"."""
         text = f"GlusterFS volume {self.name}, {self.kind}"
         if self.options.get("features.shard") in ("on", "enable", "true", "1"):
             text += f", shards of {self.options.get('features.shard-block-size', '64MB')}"
@@ -43,9 +44,10 @@ class Volume:
 
 @dataclass(frozen=True)
 class Counted:
-    """What a brick counted. operations: by name, calls, mean, shortest and longest duration, in the text's unit.
+    """The counters of a brick. operations: by name: calls, mean, shortest and longest duration, in the unit of the
+    text.
 
-    read, written: B. sizes: (least size of a class, reads, writes).
+    read, written: B. sizes: lower bound of a class of sizes -> (reads, writes).
     """
 
     operations: Mapping[str, tuple[int, float, float, float]] = field(default_factory=dict)
@@ -55,18 +57,18 @@ class Counted:
 
 
 def answer(text: str) -> Answer:
-    """Of `gluster --xml`, whose exit status is 0 whatever happened."""
+    """Parse the output of `gluster --xml`, whose exit status is always 0."""
     try:
         root = ElementTree.fromstring(text)
     except ElementTree.ParseError:
-        return Answer(" ".join(text.split())[:300] or "it said nothing")
+        return Answer(" ".join(text.split())[:300] or "it printed nothing")
     if root.findtext("opRet", "-1").strip() == "0":
         return Answer("", root)
     return Answer((root.findtext("opErrstr") or "").strip() or f"error {root.findtext('opErrno', '?')}", root)
 
 
 def volume(root: ElementTree.Element) -> Volume | None:
-    """Of `volume info NAME`; None where there is no such volume."""
+    """The volume in the output of `volume info NAME`; None if there is no such volume."""
     found = root.find("volInfo/volumes/volume")
     if found is None:
         return None
@@ -83,12 +85,13 @@ def volume(root: ElementTree.Element) -> Volume | None:
 
 
 def volumes(root: ElementTree.Element) -> list[str]:
-    """Of `volume list`."""
+    """The names in the output of `volume list`."""
     return [one.text or "" for one in root.iterfind("volList/volume")]
 
 
 def counted(root: ElementTree.Element, which: str) -> dict[str, Counted]:
-    """Of `volume profile NAME info`, by brick; one that is down is left out. which: "interval" or "cumulative"."""
+    """Counters by brick from `volume profile NAME info`, without bricks that are down. which: "interval" or
+    "cumulative"."""
     return {
         brick.findtext("brickName", ""): _counted(stats)
         for brick in root.iterfind("volProfile/brick")
@@ -98,7 +101,7 @@ def counted(root: ElementTree.Element, which: str) -> dict[str, Counted]:
 
 def _counted(stats: ElementTree.Element) -> Counted:
     def number(element: ElementTree.Element, name: str) -> float:
-        """0 where it is none, or none that a counter has."""
+        """The value of an element; 0 if it is no number, or no possible value of a counter."""
         try:
             found = float(element.findtext(name, "0"))
         except ValueError:
@@ -127,18 +130,19 @@ def _counted(stats: ElementTree.Element) -> Counted:
 
 
 def unit_s(text: str) -> float | None:
-    """The unit of durations, from the text of `volume profile NAME info`; None where it has none."""
+    """The unit of durations in the text of `volume profile NAME info`; None if it names none."""
     found = _UNIT.search(text)
     return UNITS_S[found[1]] if found else None
 
 
 def since(before: Counted, after: Counted) -> Counted:
-    """What was counted in between, of counters that go on. NaN: the shortest and longest, with calls before."""
+    """The difference of two readings of running counters. The shortest and longest durations are NaN after earlier
+    calls."""
     nan = float("nan")
     operations = {}
     for name, (calls, mean, least, most) in after.operations.items():
         calls_before, mean_before, *_ = before.operations.get(name, (0, 0.0, 0.0, 0.0))
-        if calls < calls_before:  # it was started again meanwhile
+        if calls < calls_before:  # the brick was restarted in between
             calls_before, mean_before = 0, 0.0
         if (new := calls - calls_before) > 0:
             own = (calls * mean - calls_before * mean_before) / new
@@ -155,11 +159,12 @@ def since(before: Counted, after: Counted) -> Counted:
 def as_servers(
     bricks: tuple[str, ...], found: Mapping[str, Counted], unit: float | None
 ) -> list[dict[str, object]]:
-    """Every brick of the volume, as a run's folder stores them (`sonde.io.trace.servers.FILE`). unit: None: unknown."""
-    told: list[dict[str, object]] = []
+    """All bricks of the volume in the form that a run's folder stores (`sonde.io.trace.servers.FILE`). unit: None if
+    unknown."""
+    rows: list[dict[str, object]] = []
     for name in bricks:
         one = found.get(name, Counted())
-        told.append(
+        rows.append(
             {
                 "name": name,
                 "answered": int(name in found),
@@ -171,9 +176,9 @@ def as_servers(
                 },
             }
         )
-    return told
+    return rows
 
 
 def _seconds(value: float, unit: float | None) -> float | None:
-    """Of what has no duration, as RELEASE, the counters say 0."""
+    """A duration in s. Operations without durations, such as RELEASE, have 0 in the counters: None."""
     return None if unit is None or not value > 0 else value * unit

@@ -1,4 +1,4 @@
-"""Processes that run already and are to be traced: what they are, what they have open, and when they end."""
+"""Running processes that are to be traced: their programs, their open files, and when they end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sonde.core.errors import EnvironmentFailure, UsageError
 from sonde.core.printable import name_text
 from sonde.io.record.run_probe import File, files_of
 
-# Of the namespace that the kernel's events tell numbers of processes in (PROC_PID_INIT_INO, linux/proc_ns.h).
+# The namespace of the process numbers in the kernel's events (PROC_PID_INIT_INO, linux/proc_ns.h).
 _FIRST_NAMESPACE = "pid:[4026531836]"
 _LOOK_S = 0.1
 _STANDARD = 2  # the last descriptor that every program is given
@@ -22,8 +22,8 @@ _STANDARD = 2  # the last descriptor that every program is given
 
 @dataclass(frozen=True)
 class Process:
-    """program : its executable, as it sees it. files : with code, that it has mapped. open : (descriptor, path),
-    "" for what is no file."""
+    """program : its executable, under the process's own name for it. files : the mapped files with code. open :
+    (descriptor, path), path "" for sockets, pipes and the like."""
 
     number: int
     program: str
@@ -36,27 +36,31 @@ def process(number: int) -> Process:
 
     Raises
     ------
-    UsageError  io.no_process, io.own_process. EnvironmentFailure  io.cannot_attach: it has no program, of the kernel
-    or ended as it is.
+    UsageError  io.no_process, io.own_process. EnvironmentFailure  io.cannot_attach: it has no program (a kernel thread,
+    or a process that has just ended), or the system forbids it.
     """
     folder = Path(f"/proc/{number}")
     if not folder.exists():
-        raise UsageError("io.no_process", f"there is no process {number}", "'ps -e' lists those that are")
+        raise UsageError(
+            "io.no_process", f"no process has the number {number}", "'ps -e' lists the running processes"
+        )
     if number == os.getpid():
-        raise UsageError("io.own_process", f"{number} is this sonde itself", "name the process to be traced")
+        raise UsageError(
+            "io.own_process", f"{number} is this Sonde itself", "give the number of the process to trace"
+        )
     name = _text(folder / "comm").strip()
     files = tuple(files_of(number))
     if not files and (reason := _refused(folder / "maps")):
         raise EnvironmentFailure(
             "io.cannot_attach",
-            f"process {number} ({name}) cannot be looked into: {reason}",
-            "the system keeps it from being traced, root or not; name another",
+            f"process {number} ({name}) cannot be inspected: {reason}",
+            "the system forbids tracing it, even for root; choose another process",
         )
     if not files:
         raise EnvironmentFailure(
             "io.cannot_attach",
-            f"process {number} ({name}) runs no program: it is the kernel's own, or has ended",
-            "name a process with a program",
+            f"process {number} ({name}) has no program: it belongs to the kernel, or has ended",
+            "give the number of a process that runs a program",
         )
     try:
         program = name_text(os.readlink(folder / "exe")).removesuffix(" (deleted)")
@@ -66,24 +70,27 @@ def process(number: int) -> Process:
 
 
 def check_rights() -> None:
-    """EnvironmentFailure  io.no_root; io.other_namespace: numbers of processes mean others here than to the kernel."""
+    """EnvironmentFailure  io.no_root; io.other_namespace: process numbers here differ from those of the kernel's
+    events."""
     if os.geteuid() != 0:
         raise EnvironmentFailure(
             "io.no_root",
-            "the kernel shows system calls, and what uprobes see, to root only",
+            "the kernel shows system calls and probed functions only to root",
             "run it as root, or leave out --kernel, --uprobes and --attach",
         )
     with suppress(OSError):
         if os.readlink("/proc/self/ns/pid") != _FIRST_NAMESPACE:
             raise EnvironmentFailure(
                 "io.other_namespace",
-                "this is a container with process numbers of its own, and the kernel's events have the host's",
-                "run Sonde on the host: it sees into containers, by the numbers that 'ps' shows there",
+                "this container has its own process numbers, but the kernel's events have the numbers of "
+                "the host",
+                "run Sonde on the host: it can trace in containers, by the numbers that 'ps' shows on the "
+                "host",
             )
 
 
 def _open_files(folder: Path) -> Iterator[tuple[int, str]]:
-    """Files that a process has open. "": sockets, pipes and the like, but of the three that each program is given."""
+    """Files that a process has open. Path "": sockets, pipes and the like, except the three standard descriptors."""
     with suppress(OSError):
         for entry in (folder / "fd").iterdir():
             with suppress(OSError):
@@ -94,9 +101,10 @@ def _open_files(folder: Path) -> Iterator[tuple[int, str]]:
 
 @contextmanager
 def ends_of(processes: Sequence[Process]) -> Iterator[Callable[[float | None, Callable[[], bool]], str]]:
-    """A function that waits: wait(seconds, asked) until all have ended, for so long, or until asked() is true.
+    """Yield a function that waits: wait(seconds, asked) until all processes have ended, `seconds` have passed, or
+    asked() is true.
 
-    It returns "ended", "budget" or "stopped". A number that another process gets meanwhile is not waited for.
+    It returns "ended", "budget" or "stopped". It does not wait for a later process with a reused number.
     """
     ends = select.poll()
     left: dict[int, int] = {}
@@ -130,7 +138,7 @@ def ends_of(processes: Sequence[Process]) -> Iterator[Callable[[float | None, Ca
 
 
 def _refused(path: Path) -> str:
-    """Why a file cannot be read; "" for one that can."""
+    """The reason why a file cannot be read; "" if it can."""
     try:
         path.read_bytes()
     except OSError as error:

@@ -1,8 +1,8 @@
 """`sonde io run --gluster VOLUME`: the bricks' own counters over a command, by `gluster volume profile`.
 
-Profiling is a setting of the volume, for all its clients. It is left as it was found: switched off again where this run
-switched it on. Where it was on, somebody else reads its intervals; then the counters since the bricks' start are taken,
-before and after, which disturbs nobody.
+Profiling is a setting of the volume, for all its clients. This module restores the setting: it switches profiling off
+again only if it switched it on. If profiling was on before, somebody else reads its intervals; then we read the
+counters since the bricks' start, before and after the command, which disturbs nobody.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from sonde.io.record.gluster import Counted, Volume
 from sonde.io.trace.servers import FILE
 
 PROGRAM = "gluster"
-COMMAND_S = 120.0  # gluster itself gives up on servers that do not answer after as long
+COMMAND_S = 120.0  # gluster itself waits this long for servers that do not answer
 _ON = "already started"
 
 
 @dataclass
 class Counting:
-    """What reading counters came to. warnings: what is missing of it."""
+    """The result of reading counters. warnings: about missing counters."""
 
     warnings: list[Warning] = field(default_factory=list)
 
@@ -44,14 +44,14 @@ def check() -> None:
     if not shutil.which(PROGRAM, path=_path()):
         raise EnvironmentFailure(
             "io.no_gluster",
-            f"there is no program '{PROGRAM}' here, which --gluster needs",
+            f"--gluster needs the program '{PROGRAM}', which is not installed here",
             f"run it on a server of the volume, or leave --gluster out; {distribution.install('glusterfs')}",
         )
 
 
 @contextmanager
 def counting(name: str, folder: Path) -> Iterator[Counting]:
-    """What the bricks of a volume do meanwhile is put into a run's folder, for `close`.
+    """Store what the bricks of a volume count meanwhile in a run's folder, for `close`.
 
     Raises
     ------
@@ -59,34 +59,35 @@ def counting(name: str, folder: Path) -> Iterator[Counting]:
     """
     check()
     volume = _volume(name)
-    told = Counting()
-    why = _said("volume", "profile", name, "start")[0]
+    counting_result = Counting()
+    why = _answer("volume", "profile", name, "start")[0]
     if why and _ON not in why:
         raise _failed(f"volume profile {name} start", why)
     ours = not why
     state: dict[str, Any] = {"volume": name, "profiling": "ours" if ours else "found", "servers": None}
     try:
-        _keep(folder, state)
+        _store(folder, state)
         which = "incremental" if ours else "cumulative"
         before = _counters(name, which)
         if absent := [brick for brick in volume.bricks if brick not in before]:
-            told.warnings.append(_down(absent, "was down before the command began"))
+            counting_result.warnings.append(_down(absent, "was down before the command began"))
         if not ours:
-            told.warnings.append(
+            counting_result.warnings.append(
                 Warning(
                     "io.gluster_profiled",
-                    f"profiling of the volume {name} was on, and is left on; the shortest and longest durations of "
-                    "operations that bricks had done before are not known",
-                    f"{typed(PROGRAM, 'volume', 'profile', name, 'stop')}, if nobody else reads it, and run it again",
+                    f"profiling of the volume {name} was on, and stays on; the shortest and longest "
+                    "durations are unknown for operations that bricks had done before",
+                    f"if nobody else reads it, {typed(PROGRAM, 'volume', 'profile', name, 'stop')}, and run "
+                    "it again",
                 )
             )
         try:
-            yield told
+            yield counting_result
         finally:
-            _finish(volume, folder, state, before, which, told)
+            _finish(volume, folder, state, before, which, counting_result)
     finally:
         if ours:
-            told.warnings += _switched_off(name)
+            counting_result.warnings += _switched_off(name)
 
 
 def _finish(
@@ -95,38 +96,40 @@ def _finish(
     state: dict[str, Any],
     before: Mapping[str, Counted],
     which: str,
-    told: Counting,
+    counting_result: Counting,
 ) -> None:
-    """Reads the counters again and keeps what they gained; where they cannot be read, that is said."""
+    """Read the counters again and store what they gained. If they cannot be read, add a warning."""
     name = volume.name
     try:
-        # Only the text names the unit of durations; it is read first, as reading an interval begins the next.
+        # Only the text names the unit of durations. It is read first, because reading an interval begins the next one.
         text = _run("volume", "profile", name, "info", which, *(("peek",) if which == "incremental" else ()))
         after = _counters(name, which)
-        _take(volume, folder, state, before, after, gluster.unit_s(text), told)
-    except EnvironmentFailure as error:  # the trace is to be kept all the same
-        told.warnings.append(
+        _store_gain(volume, folder, state, before, after, gluster.unit_s(text), counting_result)
+    except EnvironmentFailure as error:  # the trace must be saved all the same
+        counting_result.warnings.append(
             Warning(
                 "io.no_server_counters",
-                f"what servers counted is not in the dataset: {error.what}",
+                f"the dataset has no server counters: {error.what}",
                 error.hint,
             )
         )
         with suppress(EnvironmentFailure):
-            _keep(folder, state | {"servers": []})
+            _store(folder, state | {"servers": []})
 
 
-def _take(
+def _store_gain(
     volume: Volume,
     folder: Path,
     state: dict[str, Any],
     before: Mapping[str, Counted],
     after: Mapping[str, Counted],
     unit: float | None,
-    told: Counting,
+    counting_result: Counting,
 ) -> None:
     if lost := [brick for brick in volume.bricks if brick in before and brick not in after]:
-        told.warnings.append(_down(lost, "went down while the command ran; what it did is not known"))
+        counting_result.warnings.append(
+            _down(lost, "went down while the command ran; what it did is not known")
+        )
     if state["profiling"] == "found":
         after = {brick: gluster.since(before.get(brick, Counted()), one) for brick, one in after.items()}
     state |= {
@@ -135,10 +138,10 @@ def _take(
         "cwd": os.getcwd(),
         "servers": gluster.as_servers(volume.bricks, after, unit),
     }
-    _keep(folder, state)
+    _store(folder, state)
 
 
-def _keep(folder: Path, state: Mapping[str, Any]) -> None:
+def _store(folder: Path, state: Mapping[str, Any]) -> None:
     try:
         with Folder(folder) as run:
             run.write(FILE, json.dumps(state).encode())
@@ -152,21 +155,21 @@ def _volume(name: str) -> Volume:
     if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
         raise UsageError(
             "io.no_volume",
-            f"'{name}' is no name of a volume",
-            "give the volume's name alone, as in --gluster data",
+            f"'{name}' is not a valid name of a volume",
+            "give only the volume's name, as in --gluster data",
         )
-    why, root = _said("volume", "info", name)
+    why, root = _answer("volume", "info", name)
     found = gluster.volume(root) if root is not None else None
     if found is None:
         if "does not exist" not in why and why:
             raise _failed(f"volume info {name}", why)
-        listed = _said("volume", "list")[1]
+        listed = _answer("volume", "list")[1]
         known = gluster.volumes(listed) if listed is not None else []
-        there = f"there are: {', '.join(known)}" if known else "there is none"
+        existing = f"volumes here: {', '.join(known)}" if known else "there are no volumes"
         raise UsageError(
             "io.no_volume",
-            f"these servers have no volume '{name}'{nearest(name, known)}; {there}",
-            "name one of them with --gluster",
+            f"these servers have no volume '{name}'{nearest(name, known)}; {existing}",
+            "give the name of one of them to --gluster",
         )
     if not found.started:
         raise UsageError(
@@ -178,13 +181,13 @@ def _volume(name: str) -> Volume:
 
 
 def _counters(name: str, which: str) -> dict[str, Counted]:
-    why, root = _said("volume", "profile", name, "info", which)
+    why, root = _answer("volume", "profile", name, "info", which)
     if why or root is None:
         raise _failed(f"volume profile {name} info", why)
     return gluster.counted(root, {"incremental": "interval"}.get(which, which))
 
 
-def _said(*words: str) -> tuple[str, ElementTree.Element | None]:
+def _answer(*words: str) -> tuple[str, ElementTree.Element | None]:
     found = gluster.answer(_run("--xml", *words))
     return found.why, found.root
 
@@ -201,10 +204,10 @@ def _run(*words: str) -> str:
             errors="replace",
             timeout=COMMAND_S,
             check=False,
-            start_new_session=True,  # a Ctrl-C is the command's
+            start_new_session=True,  # a Ctrl-C is for the command
         )
     except subprocess.TimeoutExpired:
-        raise _failed(" ".join(words), f"it said nothing for {COMMAND_S:g} s") from None
+        raise _failed(" ".join(words), f"no answer for {COMMAND_S:g} s") from None
     except OSError as error:
         raise _failed(" ".join(words), error.strerror or str(error)) from None
     return ran.stdout or ran.stderr
@@ -228,9 +231,9 @@ def _down(bricks: list[str], how: str) -> Warning:
 
 
 def _switched_off(name: str) -> list[Warning]:
-    """Switches profiling off; never an error, for by now there is a trace to be kept."""
+    """Switch profiling off. This never raises, for there is a trace to save by now."""
     try:
-        why = _said("volume", "profile", name, "stop")[0]
+        why = _answer("volume", "profile", name, "stop")[0]
     except EnvironmentFailure as error:
         why = error.what
     return [
@@ -243,12 +246,12 @@ def _switched_off(name: str) -> list[Warning]:
 
 
 def _mounts(name: str) -> list[str]:
-    """Where this host has the volume, or a folder of it, mounted."""
+    """The paths where this host has the volume, or a folder of it, mounted."""
     return mounts_of(kernel_lines(Path("/proc/self/mounts")), name)
 
 
 def mounts_of(lines: Iterable[str], name: str) -> list[str]:
-    """Where a volume is mounted, by lines of /proc/self/mounts."""
+    """The paths where a volume is mounted, from lines of /proc/self/mounts."""
     found = []
     for line in lines:
         source, where, kind = (*line.split(" "), "", "", "")[:3]
@@ -259,5 +262,5 @@ def mounts_of(lines: Iterable[str], name: str) -> list[str]:
 
 
 def _path() -> str:
-    """gluster is where an ordinary user does not look."""
+    """The search path for gluster, which is not on an ordinary user's PATH."""
     return f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"

@@ -1,7 +1,8 @@
-"""uprobes: breakpoints that the kernel puts at functions, for calls that cannot be interposed. Through tracefs.
+"""uprobes, through tracefs: breakpoints that the kernel sets at functions, for calls that cannot be interposed.
 
-Which functions of a file are probed, what the kernel is told of them, and what sonde-io-watch is told of their events.
-A probe is of a file, and every process that runs it comes by: the kernel has no probes of one process in tracefs.
+This module decides which functions of a file are probed, and writes the probes for the kernel and their events for
+sonde-io-watch. A probe belongs to a file, so every process that runs the file hits it: tracefs has no probes for one
+process.
 """
 
 from __future__ import annotations
@@ -24,22 +25,23 @@ from sonde.io.maps.run_elf import X86_64, Object, Program, base_name, read_objec
 from sonde.io.maps.run_elf import Function as Symbol
 from sonde.io.maps.table import rule_names
 
-GROUP = "sonde_io_"  # what the groups of our probes are called, before the process that made them
-REGISTERS = ("%di", "%si", "%dx", "%cx", "%r8", "%r9")  # of the first six arguments on x86-64
-NONE = "\\0"  # a number that stands for none
-# Values that only the program itself can tell.
+GROUP = "sonde_io_"  # the names of our groups of probes begin with this; the mark of the process that made them follows
+REGISTERS = ("%di", "%si", "%dx", "%cx", "%r8", "%r9")  # the first six arguments on x86-64
+NONE = "\\0"  # a number that stands for a missing value
+# Kinds of values that only the program itself can read.
 UNREADABLE = (
     "mpi", "mpi_ref", "iov", "hdf5", "hdf5_attribute", "out", "length", "out_length", "counted_text",
 )  # fmt: skip
 _TYPES = {"i32": "s32", "u32": "u32", "i64": "u64"}
 _SPEC_WIDTH = {"i32": ":i32", "u32": ":u32", "i64": ""}
 _ENDBR64 = b"\xf3\x0f\x1e\xfa"
-CALL_US = 1.6  # what a call costs, entry and end, measured
+CALL_US = 1.6  # cost of a call, entry and end, measured
 
 
 @dataclass(frozen=True)
 class File:
-    """A file whose functions may be probed. path : what it is called; at : by which name it is opened here."""
+    """A file whose functions may be probed. path : its name in the traced process; at : the name under which it is
+    opened here."""
 
     path: Path
     at: Path
@@ -50,7 +52,7 @@ class Probe:
     """A function of a file.
 
     rule : its number among the rules of the layers. attached_only : it is interposed in programs that are started.
-    changed : the compiler made it another function, whose arguments nobody knows. entry_only : its end is not watched
+    changed : the compiler changed the function, so its arguments are unknown. entry_only : its end is not watched
     """
 
     file: File
@@ -64,7 +66,7 @@ class Probe:
 
 
 def of_files(layers: Sequence[Layer], files: Iterable[File], attached: bool) -> list[Probe]:
-    """What can be probed in files. attached: functions that could be interposed as well."""
+    """The functions that can be probed in files. attached: include functions that could also be interposed."""
     found: list[Probe] = []
     for file in files:
         known = read_object(file.at)
@@ -74,43 +76,45 @@ def of_files(layers: Sequence[Layer], files: Iterable[File], attached: bool) -> 
 
 
 def of_object(layers: Sequence[Layer], file: File, known: Object, attached: bool) -> list[Probe]:
-    """What can be probed in a file, one probe for each address; names that stand earlier in the maps count.
+    """The functions that can be probed in a file, one probe for each address; names that come earlier in the maps win.
 
-    A program is looked through for functions of libraries that it is not linked with, for it may hold them in itself.
+    Functions of libraries that a program is not linked with are also searched in the program: it may contain them.
     """
     rules = []
     for number, (_, function, library, name) in enumerate(rule_names(layers)):
-        of_it = fnmatchcase(file.path.name, library)
-        if of_it or (known.executable and not any(fnmatchcase(other, library) for other in known.needed)):
-            rules.append((number, function, name, of_it))
+        is_library = fnmatchcase(file.path.name, library)
+        if is_library or (
+            known.executable and not any(fnmatchcase(other, library) for other in known.needed)
+        ):
+            rules.append((number, function, name, is_library))
     if not rules:
         return []
     by_name: dict[str, list[tuple[Symbol, bool]]] = {}
     for one in known.functions:
         if (base := base_name(one.name)) is not None:
             by_name.setdefault(base[0], []).append((one, base[1]))
-    taken: dict[int, Probe | None] = {}
-    for rule, function, glob, of_it in rules:
+    chosen: dict[int, Probe | None] = {}
+    for rule, function, glob, is_library in rules:
         names = fnmatch.filter(by_name, glob) if set(glob) & set("*?[") else [glob]
         for name in (name for name in names if name in by_name):
             others = any(not one.local for one, _ in by_name[name])
             for one, changed in by_name[name]:
                 offset = known.offset(one.address)
-                if offset is None or (one.local and others and not of_it):
-                    continue  # a program's own function may be called as a library's
-                interposed = one.exported and of_it
+                if offset is None or (one.local and others and not is_library):
+                    continue  # a program's own function may have the name of a library function
+                interposed = one.exported and is_library
                 if interposed and not attached:
-                    taken[one.address] = None
-                elif one.address not in taken:
+                    chosen[one.address] = None
+                elif one.address not in chosen:
                     entry_only = known.moves_stacks or name.startswith("_Z")
-                    taken[one.address] = Probe(
+                    chosen[one.address] = Probe(
                         file, offset, name, rule, function, interposed, changed, entry_only
                     )
-    return [probe for probe in taken.values() if probe is not None]
+    return [probe for probe in chosen.values() if probe is not None]
 
 
 def start_of(program: Path) -> Probe:
-    """A probe of a program's first instruction, at which a process comes by once."""
+    """A probe at a program's first instruction, which a process passes once."""
     known = read_object(program)
     assert known is not None
     with program.open("rb") as file:
@@ -123,7 +127,7 @@ def start_of(program: Path) -> Probe:
 
 
 def unreadable(probes: Iterable[Probe]) -> list[str]:
-    """Functions of which a probe does not tell what their map does: "writev (size)"."""
+    """Functions whose probe lacks values that their map lists: "writev (size)"."""
     found = []
     for probe in probes:
         of = probe.function
@@ -140,10 +144,10 @@ def unreadable(probes: Iterable[Probe]) -> list[str]:
 
 @dataclass(frozen=True)
 class Definition:
-    """What the kernel is told of a probe, as it stands in uprobe_events.
+    """A probe as it is written into uprobe_events.
 
-    entry, exit : what their events hold; "" of exit where only the entry is watched. form : of the entry's event, which
-    probes of one form share. values : fields that the entry's event has of it
+    entry, exit : the fields of their events; exit is "" if only the entry is watched. form : the form of the entry's
+    event; probes of one form share an event. values : the probe's values that are fields of the entry's event
     """
 
     probe: Probe
@@ -154,7 +158,7 @@ class Definition:
 
     @classmethod
     def of(cls, probe: Probe, function: int) -> Definition:
-        """function: its number."""
+        """function: the probe's number."""
         of = probe.function
         common = f"stack=%sp:u64 function=\\{function}:u32"
         fields: dict[str, Value] = {}
@@ -164,16 +168,17 @@ class Definition:
             if fetched:
                 fields[name] = value
             elif name == "path":
-                continue  # there is no text that stands for none
+                continue  # no text stands for a missing value
             words.append(f"{name}={fetched or NONE}:{kind}")
             form.append(kind)
         result = "" if probe.entry_only else f"{common} result=$retval:u64"
         return cls(probe, " ".join(words), result, ".".join(form), fields)
 
     def line(self, function: int, entry: Mapping[str, int], exit: Mapping[str, int]) -> str:
-        """Of the specification of sonde-io-watch (native/io/watch/spec.hpp).
+        """A line of the specification of sonde-io-watch (native/io/watch/spec.hpp).
 
-        function : its number. entry, exit : where the fields of its events stand; exit {} where there is none
+        function : the probe's number. entry, exit : the offsets of the fields in its events; exit {} if its end is not
+        watched
         """
         of, known = self.probe.function, not self.probe.changed
 
@@ -182,7 +187,7 @@ class Definition:
                 return "-"
             return f"@{entry[name]}{_SPEC_WIDTH[self.values[name].width]}"
 
-        def said(name: str, value: Value) -> str:
+        def source(name: str, value: Value) -> str:
             if not known or (value.how.startswith("result") and self.probe.entry_only):
                 return "-"
             if value.how == "result":
@@ -202,18 +207,20 @@ class Definition:
             exit.get("stack", 0),
             result,
             of.fails if known else "never",
-            said("size", of.amount),
-            said("offset", of.at),
-            said("file", of.file),
+            source("size", of.amount),
+            source("offset", of.at),
+            source("file", of.file),
             at("path"),
         )
         return f"probe {' '.join(map(str, words))}"
 
 
 def _fetched(name: str, of: Function) -> tuple[Value, str, str]:
-    """A value, how the kernel is told to fetch it, and of what kind it then is: "%dx", "u64"; "" where it cannot.
+    """A value, the kernel's expression that fetches it, and the type of the result: "%dx", "u64"; "" if the kernel
+    cannot fetch it.
 
-    Registers are fetched whole, and sonde-io-watch takes what the width says; behind a pointer there may be no more.
+    Registers are fetched whole, and sonde-io-watch takes as much as the width gives; memory behind a pointer may be
+    shorter.
     """
     if name == "size_times":
         value, place = (of.size, of.size.b) if of.size.how == "product" else (NOTHING, 0)
@@ -233,7 +240,8 @@ def _fetched(name: str, of: Function) -> tuple[Value, str, str]:
 
 
 def does_harm(release: str) -> bool:
-    """Linux 6.11 made the end of a watched function a system call, and until it was exempted filters killed for it."""
+    """Whether uprobes kill traced processes on this kernel: Linux 6.11 made the end of a watched function a system
+    call, and filters (seccomp) killed for it until it was exempted."""
     match = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", release)
     if match is None:
         return False
@@ -242,9 +250,9 @@ def does_harm(release: str) -> bool:
 
 
 class Probes:
-    """Probes of this process in a tracefs: `add`, `on`, `off`; `remove` after the instance is gone.
+    """Probes of this process in a tracefs: `add`, `on`, `off`; call `remove` when the instance is gone.
 
-    Turning an event off takes the kernel some 50 ms, however many probes it has: they share few.
+    The kernel takes some 50 ms to disable an event, however many probes it has, so the probes share few events.
     """
 
     def __init__(self, tracefs: Path, mark: str) -> None:
@@ -256,19 +264,19 @@ class Probes:
         self.refused: dict[str, str] = {}
 
     def add(self, probes: Sequence[Probe]) -> None:
-        """EnvironmentFailure  io.no_uprobes: the kernel has none, or does harm with them."""
+        """EnvironmentFailure  io.no_uprobes: the kernel has no uprobes, or they are dangerous on it."""
         if probes and not (self.tracefs / "uprobe_events").exists():
             raise EnvironmentFailure(
                 "io.no_uprobes",
                 "this kernel has no uprobes (CONFIG_UPROBE_EVENTS)",
-                "leave out --uprobes; with --kernel its system calls are seen",
+                "leave out --uprobes; --kernel traces its system calls",
             )
         if probes and does_harm(release := os.uname().release):
             raise EnvironmentFailure(
                 "io.no_uprobes",
-                f"Linux {release} kills services and containers under a filter of system calls (seccomp) when they "
-                "come by a probe",
-                "mended in Linux 6.12.14, 6.13.3 and 6.14; with --kernel system calls are seen",
+                f"on Linux {release} a probe kills services and containers under a filter of system calls "
+                "(seccomp) when they reach it",
+                "Linux 6.12.14, 6.13.3 and 6.14 are safe; --kernel traces system calls here",
             )
         used: set[str] = set()
         for number, probe in enumerate(probes):
@@ -289,12 +297,12 @@ class Probes:
         self.exits = {key: event for key, event in self.exits.items() if event in used}
 
     def entry_event(self, definition: Definition) -> str:
-        """Below `events` of an instance."""
+        """The name of the entry's event, below `events` of an instance."""
         key = (definition.probe.file.path, definition.form)
         return self.entries.setdefault(key, f"{self.group}/e{len(self.entries)}{self.suffix}")
 
     def exit_event(self, definition: Definition) -> str:
-        """ "" where only the entry is watched."""
+        """The name of the end's event; "" if only the entry is watched."""
         if not definition.exit:
             return ""
         return self.exits.setdefault(
@@ -302,7 +310,8 @@ class Probes:
         )
 
     def on(self, instance: Path) -> None:
-        """First what tells of ends: a call whose end cannot be seen any more would look as if it never came."""
+        """Enable all events, those of ends first: otherwise a call whose end was missed would look as if it never
+        returned."""
         for event in (*self.exits.values(), *self.entries.values()):
             try:
                 (instance / "events" / event / "enable").write_text("1\n")
@@ -317,7 +326,7 @@ class Probes:
                 (instance / "events" / event / "enable").write_text("0\n")
 
     def hits(self) -> int:
-        """How often any process came by a function, as the kernel counts."""
+        """How often any process reached a probe, as the kernel counts."""
         found = 0
         for line in _lines(self.tracefs / "uprobe_profile"):
             match line.rsplit(None, 2):
@@ -326,12 +335,12 @@ class Probes:
         return found
 
     def warnings(self, seen: int, lost: bool) -> list[Warning]:
-        """What is to be said of them. seen: how often the watcher saw one hit; lost: it did not see all."""
-        told = []
+        """Warnings about the probes. seen: how many hits the watcher saw; lost: it missed some."""
+        found = []
         if self.refused:
             names = ", ".join(f"{symbol} ({reason})" for symbol, reason in list(self.refused.items())[:3])
             more = ", …" if len(self.refused) > 3 else ""
-            told.append(
+            found.append(
                 Warning(
                     "io.probes_refused",
                     f"the kernel refused {len(self.refused)} of the probes: {names}{more}",
@@ -340,35 +349,36 @@ class Probes:
             )
         if lost_values := unreadable(definition.probe for definition in self.known.values()):
             shown = ", ".join(lost_values[:3]) + (", …" if len(lost_values) > 3 else "")
-            told.append(
+            found.append(
                 Warning(
                     "io.values_unknown",
-                    f"of {len(lost_values)} functions under uprobes values are unknown, for only the program itself "
-                    f"could tell them: {shown}",
-                    "their calls and times are right; interposed, they have their sizes, too",
+                    f"values of {len(lost_values)} functions under uprobes are unknown, because only the "
+                    f"program itself could read them: {shown}",
+                    "their calls and times are right; if interposed, they have their sizes, too",
                 )
             )
         hits = self.hits()
         if hits > seen and not lost:
-            told.append(
+            found.append(
                 Warning(
                     "io.probes_hit_elsewhere",
-                    f"the kernel counts {hits} hits of the probes, of which {seen} are of what is traced: others ran "
-                    f"the same files, and each of their calls took some {CALL_US:g} us longer, or hits were missed",
-                    "choose fewer --layers: the C library's functions, posix, are everybody's",
+                    f"the kernel counted {hits} hits of the probes, but only {seen} belong to the traced "
+                    f"processes: others ran the same files, and each of their calls took some {CALL_US:g} "
+                    "us longer, or hits were missed",
+                    "choose fewer --layers: every program calls the functions of the C library (posix)",
                 )
             )
-        return told
+        return found
 
 
 def groups(tracefs: Path) -> list[str]:
-    """Groups of probes that some Sonde made."""
+    """Groups of probes that any Sonde made."""
     found = (re.match(rf"[pr]:({GROUP}\w+)/", line) for line in _lines(tracefs / "uprobe_events"))
     return list(dict.fromkeys(match[1] for match in found if match))
 
 
 def remove(tracefs: Path, group: str) -> None:
-    """Probes that are on, or in use by somebody else, stay."""
+    """Remove a group's probes. Probes that are enabled or in use by another program stay."""
     for line in _lines(tracefs / "uprobe_events"):
         if match := re.match(rf"[pr]:({group}/\w+) ", line):
             with suppress(OSError):
@@ -383,7 +393,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def append(path: Path, line: str) -> None:
-    """A line into a file of tracefs, which cannot be opened as Python appends: it has no end."""
+    """Append a line to a file of tracefs. Python's append mode fails there, because such a file has no end."""
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
     try:
         os.write(descriptor, f"{line}\n".encode())
@@ -393,8 +403,8 @@ def append(path: Path, line: str) -> None:
 
 @contextmanager
 def _named(file: File) -> Iterator[tuple[str, int]]:
-    """A name of a file that the kernel takes, for as long as it is needed: its own, or, where that has blanks or means
-    another file here, that of a descriptor of it; and the descriptor."""
+    """A file name that the kernel accepts, valid inside the context, and a descriptor of the file. The name is the
+    file's own, or, if that has blanks or means another file here, the name of the descriptor."""
     descriptor = os.open(file.at, os.O_RDONLY | os.O_CLOEXEC)
     try:
         name = f"/proc/{os.getpid()}/fd/{descriptor}"
@@ -409,13 +419,13 @@ def _named(file: File) -> Iterator[tuple[str, int]]:
 
 
 def _entry(descriptor: int, offset: int) -> int:
-    """Behind a function's endbr64, which does nothing: the kernel can do what mostly follows, a push, by itself. What
-    it cannot it has the processor do as a single step, which takes ten times as long in a virtual machine."""
+    """The offset behind a function's endbr64, which does nothing: the kernel can emulate the usual next instruction, a
+    push. Other instructions the processor must single-step, which takes ten times as long in a virtual machine."""
     return offset + (len(_ENDBR64) if os.pread(descriptor, len(_ENDBR64), offset) == _ENDBR64 else 0)
 
 
 def different(files: Iterable[File]) -> dict[tuple[int, int], File]:
-    """Files by device and number: containers may have several of one name."""
+    """Files by device and inode number: containers may have several files of one name."""
     found: dict[tuple[int, int], File] = {}
     for file in files:
         with suppress(OSError):
@@ -425,7 +435,7 @@ def different(files: Iterable[File]) -> dict[tuple[int, int], File]:
 
 
 def others_running(files: Iterable[tuple[int, int]], but: Iterable[int]) -> int:
-    """Processes that have one of the files mapped, without those that are traced and this one."""
+    """The number of processes that have one of the files mapped, without the traced ones and this one."""
     wanted, left_out = set(files), {*but, os.getpid()}
     return sum(
         bool(wanted & set(mapped(int(entry.name))))
@@ -435,7 +445,8 @@ def others_running(files: Iterable[tuple[int, int]], but: Iterable[int]) -> int:
 
 
 def mapped(process: int) -> dict[tuple[int, int], tuple[Path, Path]]:
-    """Files with code that a process has mapped: device and number to what it calls them, and where they are opened."""
+    """Files with code that a process has mapped: device and inode number -> the process's name for it, and where to
+    open it."""
     return mapped_in(_lines(Path(f"/proc/{process}/maps")), process)
 
 
@@ -446,13 +457,13 @@ _MAPPED = re.compile(
 
 
 def mapped_in(lines: Iterable[str], process: int) -> dict[tuple[int, int], tuple[Path, Path]]:
-    """The same, by lines of its maps. Source: proc_pid_maps(5)."""
+    """The files that the lines of a process's maps list. Source: proc_pid_maps(5)."""
     found: dict[tuple[int, int], tuple[Path, Path]] = {}
     for line in lines:
         if (match := _MAPPED.fullmatch(line)) is None:
             continue
         key = (os.makedev(int(match[3], 16), int(match[4], 16)), int(match[5]))
-        # map_files has no zeros in front; maps has, of a program at a fixed place (Debian's python3).
+        # Names in map_files have no leading zeros; maps has them for a program at a fixed address (Debian's python3).
         begin, end = int(match[1], 16), int(match[2], 16)
         at = Path(f"/proc/{process}/map_files/{begin:x}-{end:x}")
         found.setdefault(key, (Path(match[6].removesuffix(" (deleted)")), at))
@@ -460,7 +471,7 @@ def mapped_in(lines: Iterable[str], process: int) -> dict[tuple[int, int], tuple
 
 
 def files_of(process: int) -> list[File]:
-    """Files with code that a process has mapped, as it sees them: of its container, or replaced since."""
+    """Files with code that a process has mapped, under the process's own names: of its container, or replaced since."""
     found = []
     for path, at in mapped(process).values():
         try:
@@ -480,8 +491,8 @@ def each_thread(process: int) -> Iterator[int]:
 
 
 def files_of_command(command: Sequence[str], layers: Sequence[Layer], starters: Sequence[str]) -> list[File]:
-    """Files whose functions a command may run: its programs, what they are linked with, and libraries of this machine
-    that some map asks for, plug-ins among them."""
+    """Files whose functions a command may run: its programs, the libraries that they are linked with, and libraries of
+    this machine that a map lists, plug-ins included."""
     from sonde.io.maps import run_exports
 
     programs: dict[Path, None] = {}
@@ -504,7 +515,7 @@ def files_of_command(command: Sequence[str], layers: Sequence[Layer], starters: 
 
 
 def _interpreter(script: Path) -> Path:
-    """What a script is run by, as its first line says."""
+    """The interpreter that a script's first line names."""
     with suppress(OSError):
         with script.open("rb") as file:
             words = file.readline(4096)[2:].decode("utf-8", "replace").split()

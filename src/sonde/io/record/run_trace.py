@@ -1,4 +1,4 @@
-"""`sonde io run`: the user's command under the tracer, as it is, and what it left made into a dataset."""
+"""`sonde io run`: run the user's command under the tracer, and make a dataset of the trace."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from sonde.io.trace.sealing import TraceSchema
 
 TRACER = "libsonde-io.so"
 TABLE = "table"
-TOO_LONG = 124  # the status of a command that was ended; as timeout(1) has it
+TOO_LONG = 124  # the exit status of a command that was ended at its time limit, as for timeout(1)
 GRACE_S = 10.0  # between SIGTERM and SIGKILL
-TOLD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # what tells a command to end
-SETTLE_S = 0.02  # after which a signal to a group has come to all of it
+END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # signals that ask a command to end
+SETTLE_S = 0.02  # after this time a signal to a group has reached all of its members
 LAUNCHERS = (*COMMANDS, "srun")
-# Programs that only start others: their own calls would stand in the trace as if they were the job's.
+# Programs that only start others. In the trace their own calls would look like calls of the job.
 _OF_RANKS = (
     *COMMANDS, "orterun", "orted", "prte", "prted", "prterun", "hydra_pmi_proxy", "hydra_bstrap_proxy", "srun",
     "slurmstepd",
@@ -52,25 +52,25 @@ _TOOLS = (
     "ssh", "rsh",
 )  # fmt: skip
 STARTERS = (*_OF_RANKS, *_TOOLS)
-# Where a system has its tools: a program elsewhere that is called as one of them is the user's own.
+# The folders where a system has its tools. A program of the same name in another folder is the user's own.
 _SYSTEM = ("/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin")
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be traced.
+    """A description of what to trace.
 
-    command : the user's, word by word; () where only `attach` is traced. layers: from the application down. out: the
-    dataset. most_bytes: of the trace on each node; 0 for no limit. launcher: "auto" or the one whose line `command` is.
-    ranks, hosts: of how many ranks, and where, `launcher` is to make that line from `command`; 0: it is one already.
-    typed: what was typed to Sonde. uprobes: functions that cannot be interposed, too. attach: numbers of processes that
-    run. seconds: how long, where there is no command; None for as long as they run. spared: names of layers that are
-    not probed in these.
-    starters: programs that mostly start others, such as shells, too.
+    command : the user's words; () if only `attach` is traced. layers: from the application down. out: the path of the
+    dataset. most_bytes: the limit of the trace on each node; 0: no limit. launcher: "auto", or the launcher whose
+    command line `command` is. ranks, hosts: how many ranks `launcher` starts of `command`, and where; 0: `command` is
+    the launcher's line already. typed: the command line of Sonde itself. uprobes: also trace functions that cannot be
+    interposed. attach: numbers of running processes. seconds: how long to trace if there is no command; None: until the
+    processes end. spared: names of layers that are not probed in attached processes.
+    starters: also trace programs that mostly start others, such as shells.
     gluster: a volume whose bricks' counters are read; "" for none.
-    start: makes the line that is started, given the variables that its program must find; None: it is the command,
-    told to pass them on. env: more variables, which are in the command already; with `start` all there are. cwd: where;
-    None: here. limit_s: after which it is ended; None: never.
+    start: makes the line to start from the variables that its program must get; None: the line is `command`, which
+    passes them on. env: more variables, which `command` already contains; with `start`, all variables. cwd: the working
+    directory; None: the current one. limit_s: the time after which the command is ended; None: never.
     """
 
     command: Sequence[str]
@@ -96,10 +96,11 @@ class Request:
 
 @dataclass(frozen=True)
 class Traced:
-    """How it went. status: the command's, as a shell tells it (128 and more: by a signal); 0 where there is none.
+    """The result of a run. status: the command's exit status as a shell reports it (128 and more: by a signal); 0
+    without a command.
 
-    asked: whether this process was told to end meanwhile. interrupted: and the command ended by that, which a launcher
-    may hide. length_s: the command's time.
+    asked: whether this process received a signal to end. interrupted: whether that signal also ended the command, which
+    a launcher may hide. length_s: the command's run time.
     """
 
     file: SealedFile
@@ -110,21 +111,21 @@ class Traced:
 
 
 def library() -> Path:
-    """The tracer. EnvironmentFailure  io.not_built."""
+    """The path of the tracer. EnvironmentFailure  io.not_built."""
     path = launch.libexec() / TRACER
     if not path.exists():
         raise EnvironmentFailure(
             "io.not_built",
             f"this build of Sonde has no tracer ({path})",
-            "it is written for x86-64; 'sonde doctor' says what is missing",
+            "it is written for x86-64; 'sonde doctor' lists what is missing",
         )
     return path
 
 
 def environment(folder: Path, starters: bool = False) -> dict[str, str]:
-    """The environment by which a program is traced into a run's folder.
+    """The environment variables that trace a program into a run's folder.
 
-    starters : shells, and what else mostly starts other programs, are traced as well
+    starters : also trace shells and other programs that mostly start others
     """
     before = os.environ.get("LD_PRELOAD", "")
     return {
@@ -137,24 +138,26 @@ def environment(folder: Path, starters: bool = False) -> dict[str, str]:
 
 
 def _tools() -> list[str]:
-    """Files of the system's tools that start others, as the kernel names them when they run."""
+    """The files of the system's tools that start other programs, under the names that the kernel gives them when they
+    run."""
     found = {(Path(folder) / name).resolve() for folder in _SYSTEM for name in _TOOLS}
-    # Where one file is all tools, as busybox, it cannot be distinguished from those that do I/O.
+    # Where one file is all tools (busybox), it cannot be distinguished from the tools that do I/O.
     return sorted(str(path) for path in found if path.name in _TOOLS and path.is_file())
 
 
 def _filters() -> str:
-    """Filters of system calls that this process is behind itself, as a container's are: "2:1"; what is traced may be
-    behind no others, which nobody saw."""
+    """The seccomp state of this process, as "mode:count" ("2:1" in a container). A traced program may have more
+    filters, which nobody saw."""
     with suppress(OSError):
-        told = dict(line.split(":", 1) for line in kernel_lines(Path("/proc/self/status")) if ":" in line)
-        mode, count = (told.get(key, "0").strip() for key in ("Seccomp", "Seccomp_filters"))
+        status = dict(line.split(":", 1) for line in kernel_lines(Path("/proc/self/status")) if ":" in line)
+        mode, count = (status.get(key, "0").strip() for key in ("Seccomp", "Seccomp_filters"))
         return f"{mode}:{count}"
     return "0:0"
 
 
 def line(request: Request, folder: Path) -> list[str]:
-    """The command line that is started: the user's own; of an mpirun or srun, told to pass the tracer's variables on.
+    """The command line to start: the user's own; an mpirun or srun line gets options that pass the tracer's variables
+    on.
 
     Raises
     ------
@@ -165,48 +168,49 @@ def line(request: Request, folder: Path) -> list[str]:
         return []
     found = shutil.which(command[0])
     if found is None:
-        there = Path(command[0])
-        if there.exists():
-            what = "is a folder" if there.is_dir() else "is not executable"
+        path = Path(command[0])
+        if path.exists():
+            problem = "is a folder" if path.is_dir() else "is not executable"
             raise UsageError(
-                "io.no_program", f"'{command[0]}' {what}", "give a program and its arguments after --"
+                "io.no_program", f"'{command[0]}' {problem}", "give a program and its arguments after --"
             )
         names = (
-            {entry.name for entry in there.parent.iterdir()}
-            if there.parent.is_dir() and "/" in command[0]
+            {entry.name for entry in path.parent.iterdir()}
+            if path.parent.is_dir() and "/" in command[0]
             else ()
         )
         raise UsageError(
             "io.no_program",
-            f"there is no program '{command[0]}'{nearest(there.name, tuple(names))}",
+            f"no program '{command[0]}' was found{nearest(path.name, tuple(names))}",
             "give a program and its arguments after --, as you would start it",
         )
     return with_variables(request, environment(folder, request.starters))
 
 
 def ranks_of(command: Sequence[str], launcher: str, ntasks: int | None, hosts: Sequence[str]) -> int:
-    """How many ranks of a command Sonde itself has started, by `launcher`; 0 where the command is to run as it is.
+    """How many ranks of a command Sonde starts through `launcher`; 0 if the command runs as it is.
 
     Raises
     ------
-    UsageError  io.two_launchers: ranks are asked for, and the command starts its own; io.no_program: there is none.
+    UsageError  io.two_launchers: ranks were requested, but the command starts its own; io.no_program: no command given.
     """
     own = next((word for word in command if Path(word).name in LAUNCHERS), "")
     if ntasks is None and not hosts:
         return default_ntasks() if launcher in ("mpirun", "srun") and command and not own else 0
     if not command:
-        raise UsageError("io.no_program", "there is no program to start ranks of", "give one after --")
+        raise UsageError("io.no_program", "--ntasks and --hosts need a program to start", "give one after --")
     if own:
         raise UsageError(
             "io.two_launchers",
-            f"--ntasks and --hosts are for a program that Sonde is to start ranks of, and '{own}' starts its own",
-            f"leave them out, or leave out {own}",
+            f"--ntasks and --hosts are for a program whose ranks Sonde starts, but '{own}' starts its own "
+            "ranks",
+            f"leave these options out, or leave out {own}",
         )
     return default_ntasks() if ntasks is None else ntasks
 
 
 def with_variables(request: Request, env: Mapping[str, str]) -> list[str]:
-    """The line that is started: of an mpirun or srun, told to pass variables on.
+    """The line to start; an mpirun or srun line gets options that pass `env` on.
 
     Errors of `launch.launcher`, `Launcher.command` and `Launcher.inject`.
     """
@@ -224,7 +228,7 @@ def with_variables(request: Request, env: Mapping[str, str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Watching:
-    """What the kernel is asked to tell of a run besides system calls."""
+    """Processes and probes that the kernel records in addition to system calls."""
 
     processes: Sequence[run_attach.Process] = ()
     probes: Sequence[run_probe.Probe] = ()
@@ -232,7 +236,7 @@ class Watching:
 
     @classmethod
     def of(cls, request: Request) -> Watching:
-        """Looks for functions to probe in what is to be traced.
+        """Find the functions to probe in what is traced.
 
         Raises
         ------
@@ -255,25 +259,28 @@ class Watching:
         warnings = []
         if not probes:
             layers = ", ".join(layer.name for layer in request.layers if layer.name != run_watch.KERNEL)
-            why = "; a program without symbols (stripped) tells none"
+            reason = "; a stripped program has no symbols to find them by"
             if processes:
                 named = ", ".join(f"{one.number} ({Path(one.program).name})" for one in processes)
-                what = f"in process {named} no function of {layers} can be found{why}"
+                message = f"process {named} has no function of {layers} that can be found{reason}"
                 if not run_watch.asked(request.layers):
                     raise EnvironmentFailure(
-                        "io.nothing_to_probe", what, "--kernel shows its system calls, which need no symbols"
+                        "io.nothing_to_probe",
+                        message,
+                        "--kernel shows its system calls, which need no symbols",
                     )
             else:
-                what = (
-                    "--uprobes found nothing to do: what this command runs, and the libraries here, hold no function "
-                    f"of {layers} that cannot be interposed{why}"
+                message = (
+                    f"--uprobes found nothing to probe: no function of {layers} that cannot be interposed "
+                    f"is in the programs of this command or in the libraries of this machine{reason}"
                 )
             hint = (
-                "its system calls are traced; for more install its symbols (packages *-dbgsym, *-debuginfo)"
+                "its system calls are traced; to trace more, install its symbols (packages *-dbgsym, "
+                "*-debuginfo)"
                 if run_watch.asked(request.layers)
-                else "system calls, with --kernel, need no symbols"
+                else "--kernel traces system calls, which need no symbols"
             )
-            warnings.append(Warning("io.nothing_to_probe", what, hint))
+            warnings.append(Warning("io.nothing_to_probe", message, hint))
         return cls(processes, probes, warnings)
 
 
@@ -283,12 +290,12 @@ def trace(
     say: Callable[[str], None] = lambda _: None,
     errors: IO[Any] | None = None,
 ) -> Traced:
-    """Runs the command to its end, or watches processes that run, and makes the trace a dataset, however it ended.
+    """Run the command to its end, or watch running processes, and make the trace a dataset, however the run ended.
 
-    Standard streams are the command's, unless `output` or `errors` is given; with both it has no input either. Ctrl-C
-    is the command's, too: it ends, or does not, and its trace is kept. When this process is killed the command goes on,
-    and `sonde data recover` makes the dataset. Without a command Ctrl-C is the way to end, as `say` is told once it
-    begins.
+    The standard streams are the command's, unless `output` or `errors` is given; with both it has no input either.
+    Ctrl-C also reaches the command: whether or not it ends then, its trace is saved. If this process is killed, the
+    command goes on, and `sonde data recover` makes the dataset. Without a command Ctrl-C ends the tracing; `say` gets a
+    message about this when the tracing begins.
 
     Raises
     ------
@@ -298,7 +305,7 @@ def trace(
     """
     run_dir = seal.run_folder(request.out)
     run_tracefs.remove_stale()
-    # May refuse: before anything is made.
+    # This may refuse, so it comes before anything is created.
     words = (
         line(request, run_dir)
         if request.start is None
@@ -308,7 +315,7 @@ def trace(
         run_gluster.check()
     watching = Watching.of(request)
     env = os.environ | dict(request.env) | environment(run_dir, request.starters)
-    if request.start is not None:  # what starts it is not to be traced
+    if request.start is not None:  # the program that starts the command must not be traced
         env = dict(request.env or os.environ)
     stdin = None if output is None or errors is None else subprocess.DEVNULL
     host = socket.gethostname()
@@ -362,7 +369,7 @@ def trace(
         try:
             began = time.monotonic()
             if words:
-                # The kernel is watched within, so that `gluster`, a child of this process, is not.
+                # This order keeps `gluster`, a child of this process, out of the kernel's events.
                 with (
                     _counting(request, run_dir) as counted,
                     _watching(request, watching, run_dir, host) as watched,
@@ -376,18 +383,18 @@ def trace(
             else:
                 status, asked = 0, False
                 with (
-                    _told_to_end() as told,
+                    _stop_requested() as stopped,
                     _counting(request, run_dir) as counted,
                     _watching(request, watching, run_dir, host) as watched,
                 ):
                     say(_begun(watching, request.seconds))
-                    stop_reason = _wait(watching.processes, request.seconds, told)
+                    stop_reason = _wait(watching.processes, request.seconds, stopped)
                 length_s = time.monotonic() - began
-        except (UsageError, EnvironmentFailure):  # it was never started
+        except (UsageError, EnvironmentFailure):  # the command never started
             session.forget(run_dir)
             raise
         clocks.append(_clock(host))
-        # A launcher that was told to end says so by a status of its own.
+        # A launcher that ends on request has an exit status of its own.
         interrupted = asked and (
             status in (130, 143, 128 + signal.SIGHUP) or (status != 0 and _launches(request))
         )
@@ -402,7 +409,7 @@ def trace(
         if not any(run_dir.glob("*.blk")):
             refused = run_close.not_traced(run_dir)
             session.forget(run_dir)
-            if asked and status:  # it came before the program did anything
+            if asked and status:  # the signal came before the program did anything
                 raise session.interrupted("io")
             why = _nothing(request, status, refused)
             why.beside([warning for warning in warnings if warning.code == "io.layer_not_found"])
@@ -425,7 +432,7 @@ def trace(
 
 
 def _launches(request: Request) -> bool:
-    """Whether ranks are started, by Sonde or by what was typed."""
+    """Whether ranks are started, by Sonde or by the typed command."""
     return bool(request.ranks) or any(Path(word).name in LAUNCHERS for word in request.command)
 
 
@@ -444,22 +451,23 @@ def _begun(watching: Watching, seconds: float | None) -> str:
     end = "Ctrl-C ends it" if seconds is None else f"for {format_duration(seconds)}, or until Ctrl-C"
     files = run_probe.different(probe.file for probe in watching.probes)
     others = run_probe.others_running(files, [one.number for one in watching.processes])
-    slowed = f"; {others} other processes run the same files, and are slowed, too" if others else ""
+    slowed = f"; {others} other processes run the same files and are slowed, too" if others else ""
     return f"tracing {names}: {len(watching.probes)} functions probed; {end}{slowed}"
 
 
 @contextmanager
-def _told_to_end() -> Iterator[Callable[[], bool]]:
-    """Whether a signal told this process to end, which is then done in order."""
-    came: list[int] = []
-    with signals(lambda number, _: came.append(number), TOLD):
-        yield lambda: bool(came)
+def _stop_requested() -> Iterator[Callable[[], bool]]:
+    """Yield a function that returns whether a signal has asked this process to end. The process then ends in order."""
+    received: list[int] = []
+    with signals(lambda number, _: received.append(number), END_SIGNALS):
+        yield lambda: bool(received)
 
 
-def _wait(processes: Sequence[run_attach.Process], seconds: float | None, told: Callable[[], bool]) -> str:
-    """Until they end, for so long, or until `told`. Why: "ended", "budget", "stopped"."""
+def _wait(processes: Sequence[run_attach.Process], seconds: float | None, stopped: Callable[[], bool]) -> str:
+    """Wait until the processes end, `seconds` have passed or `stopped` is true. Returns the reason: "ended", "budget",
+    "stopped"."""
     with run_attach.ends_of(processes) as wait:
-        return wait(seconds, told)
+        return wait(seconds, stopped)
 
 
 def _counting(request: Request, run_dir: Path) -> AbstractContextManager[run_gluster.Counting]:
@@ -486,36 +494,36 @@ def run_command(
     cwd: Path | None = None,
     limit_s: float | None = None,
 ) -> tuple[int, bool]:
-    """The command's status, TOO_LONG where it did not end within `limit_s`, and whether this process was told to end.
+    """The command's exit status, TOO_LONG if it ran longer than `limit_s`, and whether this process was asked to end.
 
     Raises
     ------
     UsageError  io.no_program.
     """
-    came: list[int] = []
-    untold: set[int] = set()
+    received: list[int] = []
+    pending: set[int] = set()
     child: list[subprocess.Popen[bytes]] = []
     passing = False
 
-    def told(number: int, _frame: object) -> None:
+    def on_signal(number: int, _frame: object) -> None:
         nonlocal passing
-        came.append(number)
-        untold.add(number)
-        if passing or not child:  # who is at it takes this one, too
+        received.append(number)
+        pending.add(number)
+        if passing or not child:  # the call that runs already handles this signal, too
             return
         passing = True
-        while untold:
+        while pending:
             time.sleep(SETTLE_S)
-            numbers = set(untold)
-            untold.clear()
-            for one in numbers - witness.told():
+            numbers = set(pending)
+            pending.clear()
+            for one in numbers - witness.received():
                 child[0].send_signal(one)
         passing = False
 
-    with _Witness() as witness, signals(told, TOLD):
+    with _Witness() as witness, signals(on_signal, END_SIGNALS):
         try:
             child.append(
-                # What the command is to have open besides, as of `7>file` or `<(…)` of a shell, is its own.
+                # The command inherits other open descriptors, as from `7>file` or `<(…)` in a shell.
                 subprocess.Popen(
                     list(words),
                     env=dict(env),
@@ -530,30 +538,31 @@ def run_command(
             raise UsageError(
                 "io.no_program",
                 f"cannot start '{words[0]}': {error.strerror or error}",
-                "give a program that this machine can run; of a script, its first line says with what",
+                "give a program that this machine can run; a script needs a first line that names its "
+                "interpreter",
             ) from None
-        untold.clear()
-        if came:
-            child[0].send_signal(came[0])
+        pending.clear()
+        if received:
+            child[0].send_signal(received[0])
         try:
             code = child[0].wait(limit_s)
         except subprocess.TimeoutExpired:
-            child[0].terminate()  # a launcher ends its ranks then
+            child[0].terminate()  # a launcher then ends its ranks
             try:
                 child[0].wait(GRACE_S)
             except subprocess.TimeoutExpired:
                 child[0].kill()
                 child[0].wait()
-            return TOO_LONG, bool(came)
-    return (128 - code if code < 0 else code), bool(came)
+            return TOO_LONG, bool(received)
+    return (128 - code if code < 0 else code), bool(received)
 
 
 class _Witness:
-    """Tells signals that came to all of this process's group, the command among them, as from a terminal, from those
-    that came to this process alone.
+    """Distinguishes signals that reached this process's whole group, the command included, from signals to this process
+    alone.
 
-    Nothing that a process is told with a signal says who else has it. So another one of the group waits with these
-    signals blocked: what came to all is pending there.
+    A signal carries no information about its other receivers. So a helper process in the group waits with these signals
+    blocked: a signal that reached the whole group is pending there.
     """
 
     def __enter__(self) -> _Witness:
@@ -563,22 +572,22 @@ class _Witness:
     def __exit__(self, *_: object) -> None:
         self._end()
 
-    def told(self) -> set[int]:
-        """What came to all since this was asked last."""
+    def received(self) -> set[int]:
+        """The signals that have reached the whole group since the last call."""
         status = Path(f"/proc/{self._process.pid}/status").read_text("utf-8", "replace")
         pending = 0
         for mask in re.findall(r"^(?:SigPnd|ShdPnd):\s*([0-9a-f]+)$", status, re.MULTILINE):
             pending |= int(mask, 16)
-        found = {int(number) for number in TOLD if pending >> (number - 1) & 1}
+        found = {int(number) for number in END_SIGNALS if pending >> (number - 1) & 1}
         if found:
             self._end()
             self._start()
         return found
 
     def _start(self) -> None:
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, TOLD)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
         try:
-            # It ends when its input does, as with a Sonde that is killed. --kernel traces no shell: STARTERS.
+            # The shell ends when its input ends, also if Sonde is killed. --kernel does not trace shells: see STARTERS.
             self._process = subprocess.Popen(
                 ["/bin/sh", "-c", "read _"],
                 stdin=subprocess.PIPE,
@@ -605,14 +614,14 @@ def _of_status(status: int, command: Sequence[str], interrupted: bool) -> list[W
     return [
         Warning(
             "io.command_failed",
-            f"'{one_line(Path(command[0]).name)}' ended {how}; this is what it did until then",
-            "its own words, above, say why",
+            f"'{one_line(Path(command[0]).name)}' ended {how}; the trace holds its calls until then",
+            "see its own messages above",
         )
     ]
 
 
 def _not_exported(request: Request, run_dir: Path) -> list[Warning]:
-    """Functions that a map of the user's names, and that no library of the traced processes which it is for exports."""
+    """Warnings about functions in the user's own maps that no library of the traced processes exports."""
     own = [layer for layer in request.layers if not layer.shipped]
     if not own:
         return []
@@ -624,19 +633,21 @@ def _not_exported(request: Request, run_dir: Path) -> list[Warning]:
     unseen = [
         Warning(
             "io.layer_not_found",
-            f"nothing of the layer '{layer.name}' was found in the traced programs: {run_exports.why_nothing(layer)}",
-            f"{typed('sonde', 'io', 'layers', 'check', '--map', layer.source)} tells what the libraries here export",
+            f"no function of the layer '{layer.name}' was found in the traced programs: "
+            f"{run_exports.why_nothing(layer)}",
+            f"{typed('sonde', 'io', 'layers', 'check', '--map', layer.source)} lists what the libraries "
+            "here export",
         )
         for layer in own
         if not (
             request.uprobes or request.attach or _found(request, run_dir, layer)
-        )  # of these `Watching` tells
+        )  # `Watching` reports on these
     ]
     return unseen + [
         Warning(
             "io.not_exported",
-            f"no library of the traced programs exports '{name}'{near}, which a layer map names",
-            "correct the map, or delete the name",
+            f"no library of the traced programs exports '{name}'{near}, which a layer map lists",
+            "correct the map, or delete the name from it",
         )
         for name, near in lost.items()
         if name not in probed
@@ -652,20 +663,21 @@ def _found(request: Request, run_dir: Path, layer: Layer) -> bool:
 
 
 def _nothing(request: Request, status: int, refused: Sequence[Warning]) -> EnvironmentFailure:
-    """Why there is no trace. The exit code is the command's, but for that of a success: a trace was asked for."""
+    """The error for a run without a trace. Its exit code is the command's, or an error code after success: the user
+    asked for a trace."""
     error = _why_nothing(request, status, refused)
     error.exit = status or error.exit
     return error
 
 
 def _why_nothing(request: Request, status: int, refused: Sequence[Warning]) -> EnvironmentFailure:
-    """What the tracer says itself, the first program of the line that it cannot enter, or that nothing was called."""
+    """The error with a reason: the tracer's own message, the first program that it cannot enter, or no traced call."""
     layers = ", ".join(layer.name for layer in request.layers)
     if not request.command:
         return EnvironmentFailure(
             "io.nothing_traced",
-            f"nothing was traced: no function of {layers} was called in that time",
-            "trace longer, or when there is work; --kernel shows system calls, too",
+            f"nothing was traced: no function of {layers} was called during that time",
+            "trace for longer, or while the processes work; --kernel traces system calls, too",
         )
     nothing = f"nothing was traced (exit status {status})"
     if refused:
@@ -673,18 +685,18 @@ def _why_nothing(request: Request, status: int, refused: Sequence[Warning]) -> E
     if clears := _clears(request.command):
         return EnvironmentFailure(
             "io.nothing_traced",
-            f"{nothing}: '{clears}' clears the environment, by which the tracer comes into programs",
-            "leave that out, or do it around Sonde: "
-            f"{typed(*clears.split())} {typed('PATH=…')} sonde io run -- …",
+            f"{nothing}: '{clears}' clears the environment, and with it the variables that load the tracer",
+            f"leave that out, or put it before Sonde: {typed(*clears.split())} {typed('PATH=…')} sonde io "
+            "run -- …",
         )
     own = next((word for word in request.command if word.startswith("LD_PRELOAD=")), "")
     if own or "LD_PRELOAD" in request.command:
         what = own.partition("=")[2] or "LIBRARY"
         return EnvironmentFailure(
             "io.nothing_traced",
-            f"{nothing}: the command sets LD_PRELOAD itself, by which the tracer comes into programs",
-            "set it for Sonde instead, which keeps it beside the tracer: "
-            f"{typed('env', f'LD_PRELOAD={what}')} sonde io run …",
+            f"{nothing}: the command sets LD_PRELOAD itself, which removes the tracer",
+            f"set it for Sonde instead, which adds the tracer to it: {typed('env', f'LD_PRELOAD={what}')} "
+            "sonde io run …",
         )
     for word in request.command:
         found = shutil.which(word)
@@ -693,26 +705,29 @@ def _why_nothing(request: Request, status: int, refused: Sequence[Warning]) -> E
             return EnvironmentFailure(
                 "io.nothing_traced",
                 f"{nothing}: {found} {reason}",
-                "it names no function that a map does, as a stripped one does not; --kernel shows its system calls"
+                "it has no function that a layer map lists, perhaps because it is stripped; --kernel "
+                "traces its system calls"
                 if request.uprobes
-                else "as root --uprobes sees functions that it holds and names, and --kernel its system calls",
+                else "as root, --uprobes traces functions that it contains and names, and --kernel its "
+                "system calls",
             )
     left_out = _left_out(request)
     if left_out:
         return EnvironmentFailure(
             "io.nothing_traced",
-            f"{nothing}: what ran was {left_out}, a program that mostly starts others, whose own calls are left out",
+            f"{nothing}: only {left_out} ran, a program that mostly starts others; its own calls are left "
+            "out",
             f"{typed('sonde', 'io', 'run', '--starters', '--', *request.command)} traces it, too",
         )
     return EnvironmentFailure(
         "io.nothing_traced",
         f"{nothing}: no traced process called a function of {layers}",
-        f"{typed('sonde', 'io', 'layers', 'check', request.command[0])} tells what can be seen of it",
+        f"{typed('sonde', 'io', 'layers', 'check', request.command[0])} shows what can be traced in it",
     )
 
 
 def _clears(command: Sequence[str]) -> str:
-    """The words by which an env of the command takes LD_PRELOAD away: "env -i"; "" where there are none."""
+    """The words with which an env in the command removes LD_PRELOAD: "env -i"; "" if there are none."""
     for k, word in enumerate(command):
         if Path(word).name != "env":
             continue
@@ -730,7 +745,8 @@ def _clears(command: Sequence[str]) -> str:
 
 
 def _left_out(request: Request) -> str:
-    """The name of the first program of the command that is left out for what it is; ""."""
+    """The name of the first program in the command that is left out because it mostly starts others; "" if there is
+    none."""
     if request.starters:
         return ""
     tools = set(_tools())

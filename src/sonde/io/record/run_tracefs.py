@@ -1,8 +1,8 @@
-"""The kernel's tracefs: where it is, an instance of our own in it, and what a Sonde left there that was killed.
+"""The kernel's tracefs: where it is, our own instance in it, and what a killed Sonde left there.
 
-All of ours has a name: instances and groups of probes one with the process that made them and when that began
-(core/tracefs.py); a mount of tracefs has OURS for its device. Instance, probes and mount go with the run, and those
-whose Sonde was killed with the next run.
+Everything that we make has a name: the names of instances and groups of probes contain the process that made them and
+its begin (core/tracefs.py); a mount of tracefs has OURS as its device. A run removes its instance, probes and mount at
+its end, and those of killed Sondes at its beginning.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from sonde.io.record.run_attach import check_rights
 from sonde.io.record.run_probe import Probes
 
 PLACES = (Path("/sys/kernel/tracing"), Path("/sys/kernel/debug/tracing"))
-OURS = "sonde"  # in the place of a mount's device
-BUFFER_KIB = 8192  # of each processor: what comes between two looks, 20 ms apart, must fit
-MOUNT_TRIES = 10  # each of which another Sonde's end may undo
+OURS = "sonde"  # shown as the device of a mount
+BUFFER_KIB = 8192  # for each processor: it must hold the events between two reads, 20 ms apart
+MOUNT_TRIES = 10  # the end of another Sonde may undo each attempt
 WITHOUT = "trace without it: leave out --kernel, --uprobes and --attach"
 
 
 @contextmanager
 def instance_of_ours() -> Iterator[tuple[Path, Probes]]:
-    """A tracefs instance, with the clock that the tracer's ticks are of, and room for probes.
+    """A tracefs instance that uses the clock of the tracer's ticks, and its probes.
 
     Raises
     ------
@@ -56,29 +56,29 @@ def instance_of_ours() -> Iterator[tuple[Path, Probes]]:
         finally:
             _remove(instance)
             run_probe.remove(tracefs, placed.group)
-            remove_left(tracefs)  # of Sondes that were killed meanwhile: nobody looks where it is not mounted
+            remove_left(tracefs)  # left by killed Sondes: nobody looks for them while tracefs is not mounted
 
 
 @contextmanager
 def mounted() -> Iterator[Path]:
-    """Where tracefs is; mounted meanwhile where it is not. EnvironmentFailure  io.no_tracefs."""
-    kept, said = _hold(), ""
-    # Another Sonde may mount it in the same moment, which fails ours, or unmount it when it has ended.
+    """The path of tracefs, which is mounted for the duration if necessary. EnvironmentFailure  io.no_tracefs."""
+    held, message = _hold(), ""
+    # At the same moment another Sonde may mount it, so that our mount fails, or unmount it because it has ended.
     for _ in range(MOUNT_TRIES):
-        if kept is not None:
+        if held is not None:
             break
         words = ["mount", "-t", "tracefs", OURS, str(PLACES[0])]
-        said = subprocess.run(
+        message = subprocess.run(
             words, capture_output=True, text=True, errors="replace", check=False
         ).stderr.strip()
-        kept = _hold()
-    if kept is None:
+        held = _hold()
+    if held is None:
         raise EnvironmentFailure(
             "io.no_tracefs",
-            f"tracefs cannot be mounted at {PLACES[0]}: {said or 'this kernel has none'}",
-            f"{WITHOUT}; calls that go through the C library are in the layer posix",
+            f"tracefs cannot be mounted at {PLACES[0]}: {message or 'this kernel has none'}",
+            f"{WITHOUT}; the layer posix has the calls that go through the C library",
         )
-    place, descriptor = kept
+    place, descriptor = held
     try:
         yield place
     finally:
@@ -87,27 +87,27 @@ def mounted() -> Iterator[Path]:
 
 
 def where() -> Path | None:
-    """Where tracefs is mounted, if it is and may be looked into."""
+    """The path where tracefs is mounted; None if it is not mounted or not readable."""
     return next((place for place in PLACES if (place / "instances").is_dir()), None)
 
 
 def is_mounted_by_sonde(place: Path, mounts: str) -> bool:
-    """Whether the uppermost mount at a place is one of Sonde's. mounts: the text of /proc/self/mounts."""
+    """Whether the uppermost mount at a place was made by Sonde. mounts: the text of /proc/self/mounts."""
     at = [line.split(" ") for line in mounts.split("\n") if line.split(" ")[1:2] == [str(place)]]
     return bool(at) and at[-1][0] == OURS
 
 
 def left_over(tracefs: Path) -> list[str]:
-    """Instances, also those of `sonde noise host`, and groups of probes of processes that are gone."""
+    """Instances, also those of `sonde noise host`, and groups of probes whose processes are gone."""
     groups = [name for name in run_probe.groups(tracefs) if is_over(name.removeprefix(run_probe.GROUP))]
     return [*names.left_over(tracefs), *groups]
 
 
 def remove_stale() -> None:
-    """What a Sonde left that was killed: probes that are on cost every program that comes by."""
-    if os.geteuid() != 0 or (kept := _hold()) is None:
+    """Remove what a killed Sonde left: enabled probes slow every program that reaches them."""
+    if os.geteuid() != 0 or (held := _hold()) is None:
         return
-    place, descriptor = kept
+    place, descriptor = held
     try:
         remove_left(place)
     finally:
@@ -116,7 +116,7 @@ def remove_stale() -> None:
 
 
 def remove_left(tracefs: Path) -> None:
-    """Of one tracefs; its mount stays."""
+    """Remove what killed Sondes left in one tracefs; its mount stays."""
     names.remove_left_osnoise(tracefs)
     for name in left_over(tracefs):
         if name.startswith(INSTANCE):
@@ -126,7 +126,7 @@ def remove_left(tracefs: Path) -> None:
 
 
 def write(path: Path, text: str) -> None:
-    """EnvironmentFailure  io.cannot_watch: the kernel does not take it."""
+    """Write to a file of tracefs. EnvironmentFailure  io.cannot_watch: the kernel refuses the text."""
     try:
         path.write_text(text)
     except OSError as error:
@@ -138,8 +138,8 @@ def write(path: Path, text: str) -> None:
 
 
 def _hold() -> tuple[Path, int] | None:
-    """Where tracefs is, and a descriptor of it: while one is open nobody can unmount it, as another Sonde might that
-    had mounted it and comes to its end."""
+    """The path of tracefs, and a descriptor of it. While it is open nobody can unmount tracefs, as another Sonde that
+    had mounted it would do at its end."""
     for place in PLACES:
         with suppress(OSError):
             descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -153,7 +153,7 @@ def _hold() -> tuple[Path, int] | None:
 
 
 def _unmount(place: Path) -> None:
-    """Takes a mount of Sonde's away, whose ever it was, unless somebody uses it: then it is busy, and stays."""
+    """Remove a mount of any Sonde, unless it is in use: then it is busy, and stays."""
     if is_mounted_by_sonde(place, "\n".join(kernel_lines(Path("/proc/self/mounts")))):
         subprocess.run(["umount", str(place)], capture_output=True, check=False)
 

@@ -1,5 +1,5 @@
-"""What only the kernel sees: system calls, and functions under uprobes, while a command runs or in processes that run
-already. Through tracefs, which takes root.
+"""Watch system calls, and functions under uprobes, while a command runs or in running processes. Through tracefs, which
+needs root.
 
 An instance of tracefs of our own (run_tracefs.py) holds the ring buffer; sonde-io-watch empties it.
 """
@@ -37,20 +37,20 @@ END_S = 30.0
 
 @dataclass
 class Watched:
-    """What watching came to. warnings: what was lost."""
+    """The result of watching. warnings: lost events and other problems."""
 
     warnings: list[Warning] = field(default_factory=list)
 
 
 def asked(layers: Sequence[Layer]) -> bool:
-    """Whether a layer is of the kernel."""
+    """Whether a layer contains system calls."""
     return any(KERNEL in function.libraries for layer in layers for function in layer.functions)
 
 
 def known_calls() -> dict[str, int]:
-    """System calls of this machine by name. EnvironmentFailure  io.not_built."""
+    """The system calls of this machine by name. EnvironmentFailure  io.not_built."""
     path = _program()
-    told = subprocess.run(
+    listed = subprocess.run(
         [str(path), "--calls"],
         capture_output=True,
         text=True,
@@ -58,7 +58,7 @@ def known_calls() -> dict[str, int]:
         check=True,
         timeout=20,
     )
-    return {name: int(number) for name, number in (line.split() for line in told.stdout.splitlines())}
+    return {name: int(number) for name, number in (line.split() for line in listed.stdout.splitlines())}
 
 
 @contextmanager
@@ -71,23 +71,23 @@ def watching(
     probes: Sequence[Probe] = (),
     processes: Sequence[Process] = (),
 ) -> Iterator[Watched]:
-    """Calls of children that this process starts meanwhile, of theirs, and of `processes`, go into `folder`: system
-    calls where a layer is of the kernel, and functions that `probes` are of.
+    """Write calls of children started meanwhile, of their children, and of `processes` into `folder`: system calls if a
+    layer contains them, and the functions of `probes`.
 
     Raises
     ------
     EnvironmentFailure  io.no_tracefs, io.no_root, io.cannot_watch, io.other_namespace, io.no_uprobes.
     """
-    told = Watched()
+    watched = Watched()
     with instance_of_ours() as (instance, placed), ExitStack() as opened:
         remove_left(placed.tracefs)
         placed.add(probes)
-        # Of what runs already, who begins from here on is told by events, and who was there is listed.
+        # Events report threads of running processes that begin from here on; the others are listed.
         threads = _follow(instance, processes, {})
         if processes:
-            _tell_tasks(instance)
+            _enable_task_events(instance)
             threads = _follow(instance, processes, threads)
-        # The helper gets the folder's descriptor: its name may lead elsewhere by the time that a file is made.
+        # The helper gets the folder's descriptor: its name may lead to another folder when a file is created later.
         run = opened.enter_context(Folder(folder))
         spec = _spec(layers, instance, run, host, most_bytes, skipped, placed)
         spec += [f"attached {one.number} {encoded(one.program)}" for one in processes]
@@ -104,14 +104,14 @@ def watching(
         )
         calls = CALLS if asked(layers) else ()
         try:
-            _first_word(child)
+            _first_report(child)
             # This process's children are watched from their first instruction; its own calls are left out.
             run_probe.append(instance / "set_event_pid", str(os.getpid()))
-            _tell_tasks(instance)
+            _enable_task_events(instance)
             for event in calls:
                 write(instance / "events" / event / "enable", "1\n")
             placed.on(instance)
-            yield told
+            yield watched
         finally:
             placed.off(instance)
             for event in (*calls, *TASKS):
@@ -119,15 +119,15 @@ def watching(
                     write(instance / "events" / event / "enable", "0\n")
             last, warnings = _ended(child)
             lost = bool(not last or last["lost"] or last["lost_unknown"])
-            told.warnings += warnings + placed.warnings(last.get("entries", 0), lost)
+            watched.warnings += warnings + placed.warnings(last.get("entries", 0), lost)
             with suppress(OSError):
                 run.remove(SPEC)
 
 
 @dataclass(frozen=True)
 class Sight:
-    """What can be watched here. place : where tracefs is. is_mounted : at all times. left : names of what a Sonde left
-    that was killed. calls, uprobes : why system calls and functions cannot be watched; "" where they can"""
+    """Results of `tried`. place : where tracefs is. is_mounted : whether it is always mounted. left : names of
+    what a killed Sonde left. calls, uprobes : why system calls and functions cannot be watched; "" if they can"""
 
     place: Path
     is_mounted: bool
@@ -137,8 +137,8 @@ class Sight:
 
 
 def tried() -> Sight:
-    """Makes an instance, has the kernel count how often a program begins, and removes all that again. What was left
-    stays. Errors of `instance_of_ours`; EnvironmentFailure  io.not_built."""
+    """Test what can be watched: make an instance, have the kernel count how often a program begins, and remove both.
+    What an earlier run left stays. Errors of `instance_of_ours`; EnvironmentFailure  io.not_built."""
     began = where()
     with instance_of_ours() as (instance, placed):
         left = left_over(placed.tracefs)
@@ -151,7 +151,7 @@ def tried() -> Sight:
             why = (
                 ""
                 if placed.hits()
-                else ", ".join(placed.refused.values()) or "the kernel counts no hits of them"
+                else ", ".join(placed.refused.values()) or "the kernel counts no hits of probes"
             )
         except EnvironmentFailure as error:
             why = error.what
@@ -161,14 +161,14 @@ def tried() -> Sight:
     return Sight(placed.tracefs, began is not None, left, calls, why)
 
 
-def _tell_tasks(instance: Path) -> None:
-    """Has events told of threads and processes that begin, and of programs that they become."""
+def _enable_task_events(instance: Path) -> None:
+    """Enable the events of new threads, new processes and new programs."""
     for event in TASKS:
         write(instance / "events" / event / "enable", "1\n")
 
 
 def _follow(instance: Path, processes: Sequence[Process], known: dict[int, int]) -> dict[int, int]:
-    """Has events told of threads of `processes` that are not known yet. All of them, with their process."""
+    """Enable events for threads of `processes` that are not known yet. Returns all threads with their processes."""
     found = dict(known)
     while True:
         new = {
@@ -203,9 +203,9 @@ def _spec(
     skipped: Sequence[str],
     placed: Probes,
 ) -> list[str]:
-    """What sonde-io-watch reads (native/io/watch/spec.hpp); writes the table of functions beside it.
+    """The specification for sonde-io-watch (native/io/watch/spec.hpp). Also writes the table of functions.
 
-    A program or library may have any name: what others called it goes through `encoded`.
+    A program or library may have any name: names from outside go through `encoded`.
     """
     task, exec_ = (_number(instance, event) for event in TASKS)
     lines = [
@@ -253,12 +253,12 @@ def _spec(
 
 
 def _path_of(run: Folder) -> str:
-    """By which the helper, which inherits the descriptor, opens files in the folder."""
+    """The path under which the helper, which inherits the descriptor, opens files in the folder."""
     return f"/proc/self/fd/{run.fileno()}"
 
 
 def _where(value: Value) -> str:
-    """Where raw_syscalls has it: its six arguments follow common fields and the call's number."""
+    """Where raw_syscalls has the value: its six arguments follow the common fields and the call's number."""
     if value.how == "result":
         return "r"
     width = "" if value.width == "i64" else f":{value.width}"
@@ -270,7 +270,7 @@ def _number(instance: Path, event: str) -> int:
 
 
 def _place(instance: Path, event: str, name: str) -> int:
-    """Where a field stands in an event."""
+    """The offset of a field in an event."""
     text = (instance / "events" / event / "format").read_text()
     found = re.search(rf"field:[^;]*\b{name}(?:\[[^;]*\])?;\s*offset:(\d+);", text)
     if found is None:
@@ -281,12 +281,12 @@ def _place(instance: Path, event: str, name: str) -> int:
 
 
 def _names(instance: Path, event: str) -> list[str]:
-    """Fields of an event of uprobes, but those that all events have."""
+    """The fields of an event of uprobes, without those that all events have."""
     text = (instance / "events" / event / "format").read_text()
     return [name for name in re.findall(r"(\w+);\s*offset:", text) if not name.startswith(("common_", "__"))]
 
 
-def _first_word(child: subprocess.Popen[str]) -> None:
+def _first_report(child: subprocess.Popen[str]) -> None:
     assert child.stdout
     line = child.stdout.readline()
     event = json.loads(line) if line.startswith("{") else {}
@@ -300,7 +300,8 @@ def _first_word(child: subprocess.Popen[str]) -> None:
 
 
 def _ended(child: subprocess.Popen[str]) -> tuple[dict[str, Any], list[Warning]]:
-    """Has it take the rest. Its last words, {} where it had none, and what was lost."""
+    """Stop the helper and let it read the remaining events. Returns its last report, {} if there is none, and warnings
+    about losses."""
     try:
         out, _ = child.communicate("stop\n", timeout=END_S)
     except subprocess.TimeoutExpired:
@@ -313,8 +314,8 @@ def _ended(child: subprocess.Popen[str]) -> tuple[dict[str, Any], list[Warning]]
         return {}, [
             Warning(
                 "io.watch_died",
-                f"{PROGRAM} ended with status {child.returncode} before it was told to; calls that the kernel saw "
-                "may be missing",
+                f"{PROGRAM} ended early with status {child.returncode}; system calls and probed calls may "
+                "be missing",
                 "run it again; leave out --kernel and --uprobes to trace without it",
             )
         ]
@@ -324,25 +325,25 @@ def _ended(child: subprocess.Popen[str]) -> tuple[dict[str, Any], list[Warning]]
         found.append(
             Warning(
                 "io.kernel_events_lost",
-                f"{number} events of the kernel were overwritten before they could be read",
-                "trace fewer calls: a map of your own with fewer names, --map",
+                f"{number} events of the kernel were overwritten before they were read",
+                "trace fewer calls: with --map, a map of your own that lists fewer names",
             )
         )
     if last["failed"]:
         found.append(
             Warning(
                 "io.watch_failed",
-                f"{last['failed']} times a file for system calls and uprobes could not be written",
-                "free space",
+                f"{last['failed']} writes to files for system calls and uprobes failed",
+                "free disk space",
             )
         )
     if last["left"]:
         found.append(
             Warning(
                 "io.ends_not_seen",
-                f"of {last['left']} calls that the kernel saw only the beginning is known: they were left by "
-                "longjmp, or more than 64 deep",
-                "they are counted, and have no time",
+                f"for {last['left']} calls that the kernel saw, only the beginning is known: the program "
+                "left them with longjmp, or they were more than 64 deep",
+                "they are counted, but have no time",
             )
         )
     return last, found

@@ -1,4 +1,4 @@
-"""`sonde io run --try`: the command again with what its findings suggest, interleaved with the command as it is."""
+"""`sonde io run --try`: repeat the command with the changes that its findings suggest, and as it is, in mixed order."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from sonde.io.trace.whatif import HINTS, Result, Seen, Tried
 if TYPE_CHECKING:
     import xarray as xr
 
-MOST_TRIALS = 3  # of the findings with the largest shares
+MOST_TRIALS = 3  # those for the findings with the largest shares
 
 
 def middle_of(summary: xr.Dataset) -> str:
-    """Which layer is under MPI-IO in a trace: "romio", "ompio", or "" where neither was called."""
+    """The layer below MPI-IO in a trace: "romio", "ompio", or "" if neither was called."""
     names = [str(name) for name in summary["layer_name"].values]
     calls, layer_of = summary["calls"].values.sum(axis=0), summary["function_layer"].values
     return next(
@@ -37,9 +37,9 @@ def middle_of(summary: xr.Dataset) -> str:
 
 
 def variables_of(trial: Trial, folder: Path, number: int) -> dict[str, str]:
-    """The variables that give a command a trial's hint; a file of hints is made in `folder`.
+    """The variables that give a command a trial's hint. A file with hints is created in `folder`.
 
-    Hints that the user's own file has stay, but those that are tried.
+    Hints in the user's own file stay, except those that are tried.
     """
     if not trial.hints:
         return dict(trial.variables)
@@ -49,7 +49,7 @@ def variables_of(trial: Trial, folder: Path, number: int) -> dict[str, str]:
         try:
             text = Path(own).read_text("utf-8", "replace")
         except OSError:
-            text = ""  # ROMIO finds none either
+            text = ""  # ROMIO cannot read it either
     path = folder / f"{HINTS}{number}"
     path.write_text(hints.merged(text, dict(trial.hints)))
     return {hints.VARIABLE: str(path)}
@@ -58,11 +58,11 @@ def variables_of(trial: Trial, folder: Path, number: int) -> dict[str, str]:
 def try_all(
     request: run_trace.Request, summary: xr.Dataset, pairs: int, say: Callable[[str], None]
 ) -> Result:
-    """Tries what a trace's findings suggest.
+    """Try what a trace's findings suggest.
 
-    Each round runs the command once as it is and once with each hint, in a drawn order, all of them traced: how long it
-    was in I/O, whether the hint reached the MPI, and what became of the finding is seen in the traces. The command must
-    be one that can be repeated; what it prints is not shown again.
+    Each round runs the command once as it is and once with each hint, in random order, always traced. The traces show
+    the time in I/O, whether the hint reached the MPI, and whether the finding is still there. The command must be
+    repeatable; its output is not shown again.
 
     Raises
     ------
@@ -71,31 +71,35 @@ def try_all(
     found = findings(summary)
     trials, untried = hints.trials(found, middle_of(summary))
     tried = [Tried(trial) for trial in trials[:MOST_TRIALS]]
-    untried += [Untried(trial.code, f"{MOST_TRIALS} others were tried") for trial in trials[MOST_TRIALS:]]
+    untried += [
+        Untried(trial.code, f"only the first {MOST_TRIALS} suggestions were tried")
+        for trial in trials[MOST_TRIALS:]
+    ]
     result = Result(tried, untried)
     if not tried:
         return result
     with tempfile.TemporaryDirectory(prefix="sonde-try-") as name:
         folder = Path(name)
-        ways = [{}, *(variables_of(one.trial, folder, k) for k, one in enumerate(tried))]
+        settings = [{}, *(variables_of(one.trial, folder, k) for k, one in enumerate(tried))]
         for number in range(pairs):
             began = time.monotonic()
-            seen: list[Seen | None] = [None] * len(ways)
-            for k in np.random.default_rng([0x7472, number]).permutation(len(ways)).tolist():
+            seen: list[Seen | None] = [None] * len(settings)
+            for k in np.random.default_rng([0x7472, number]).permutation(len(settings)).tolist():
                 if k and tried[k - 1].failed:
                     continue
-                seen[k], status, interrupted = _once(request, ways[k], folder)
+                seen[k], status, interrupted = _once(request, settings[k], folder)
                 if interrupted:
                     result.interrupted = True
                     return result  # half a round is no pair
                 if status and not k:
                     for one in tried:
                         one.failed = (
-                            f"the command itself ended with exit status {status} when it was repeated"
+                            f"the command without any hint ended with exit status {status} when it was "
+                            "repeated"
                         )
                     return result
                 if status:
-                    tried[k - 1].failed = f"with it the command ends with exit status {status}"
+                    tried[k - 1].failed = f"with this hint the command ends with exit status {status}"
             for one, now in zip(tried, seen[1:]):
                 if now is not None and seen[0] is not None:
                     one.add(seen[0], now)
@@ -107,16 +111,18 @@ def try_all(
     return result
 
 
-def _once(request: run_trace.Request, way: Mapping[str, str], folder: Path) -> tuple[Seen | None, int, bool]:
-    """One run of the command with variables: what its trace says, its status, whether it was interrupted."""
+def _once(
+    request: run_trace.Request, variables: Mapping[str, str], folder: Path
+) -> tuple[Seen | None, int, bool]:
+    """Run the command once with variables: the result of its trace, its status, whether it was interrupted."""
     import sonde
 
     again = replace(
         request,
-        command=run_trace.with_variables(request, way),
+        command=run_trace.with_variables(request, variables),
         ranks=0,
         out=folder / "again.nc",
-        env=way,
+        env=variables,
         attrs={},
     )
     try:
@@ -147,7 +153,7 @@ def _once(request: run_trace.Request, way: Mapping[str, str], folder: Path) -> t
 
 
 def io_time(summary: xr.Dataset) -> float:
-    """Time in I/O of the rank that spent most, s: in the highest layer of I/O that was called, and below it."""
+    """The largest time that a rank spent in I/O, s: in the highest layer of I/O that was called, and below it."""
     names = [str(name) for name in summary["layer_name"].values]
     calls, layer_of = summary["calls"].values.sum(axis=0), summary["function_layer"].values
     for name in (*TOPS, "posix"):

@@ -1,12 +1,11 @@
-"""/raw of a study to /summary: rates, times per function and layer, and what the tracer cost, each with its interval.
-Pure.
+"""Compute /summary of a study from /raw: rates, times by function and layer, and the cost of the tracer, with
+intervals. Pure.
 
-Rates are of runs without the tracer, which slows configurations that make many calls or load much code more than
-others; calls and times of functions are of runs with it. A run is one epoch: medians over runs and their intervals are
-`core.stats`'. Two cells, and runs of one with the tracer and without, are compared by the ratios within rounds, as in
-the `store` room: typical ratio and interval are Hodges and Lehmann's shift of logs, which wants six rounds for an
-interval.
-"""
+Rates are from runs without the tracer, which slows configurations with many calls or much loaded code more than others;
+calls and times of functions are from runs with it. A run is one epoch: medians over runs and their intervals come from
+`core.stats`. Two cells, and runs of one cell with and without the tracer, are compared by the ratios within rounds, as
+in the `store` room: typical ratio and interval are Hodges and Lehmann's shift of logs, which needs six rounds for an
+interval."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 DIRECTIONS = ("write", "read")
 TRACER = "tracer"
-LEAST_SPREAD = 3  # runs: of two an interval may have any width
+LEAST_SPREAD = 3  # runs: with two, an interval may have any width
 
 _RATE, _FUNCTION, _LAYER, _PLACE = (
     ("cell", "direction"),
@@ -87,7 +86,7 @@ SUMMARY: dict[str, Described] = {
 
 
 def analyse(raw: xr.Dataset) -> xr.Dataset:
-    """What /summary holds: SUMMARY. A run counts when its command succeeded."""
+    """Compute the tables SUMMARY. A run counts if its command succeeded."""
     import xarray as xr
 
     raw = raw.load()
@@ -144,7 +143,7 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
 
 
 def middle(values: np.ndarray) -> tuple[float, float, float]:
-    """Median over runs, and its interval from three runs on; NaN where there is none. A run is an epoch."""
+    """Median over runs, and its interval from three runs on; NaN if there is none. A run is an epoch."""
     known = values[np.isfinite(values)]
     if not known.size:
         return (float("nan"),) * 3
@@ -156,7 +155,7 @@ def middle(values: np.ndarray) -> tuple[float, float, float]:
 def _paired(
     rounds: np.ndarray, values: np.ndarray, first: np.ndarray, second: np.ndarray
 ) -> tuple[float, float, float]:
-    """The ratio within rounds of one set of runs over another's."""
+    """The ratio of one set of runs to another, within rounds."""
     _, a, b = np.intersect1d(rounds[first], rounds[second], return_indices=True)
     return ratio_of_pairs(values[first[a]], values[second[b]])
 
@@ -170,7 +169,7 @@ def _columns(name: str, rows: Sequence[Any], shape: tuple[int, ...] | None = Non
 
 
 def _limits(raw: xr.Dataset) -> dict[str, np.ndarray]:
-    """Of each place and network the median of its rates."""
+    """The median rate of each place and network."""
     names = [(str(p), str(c)) for p, c in zip(raw["limit_place"].values, raw["limit_cluster"].values)]
     places = list(dict.fromkeys(names))
     what, rate = raw["limit_what"].values, raw["limit_rate"].values
@@ -207,18 +206,18 @@ def _texts(values: Any) -> np.ndarray:
 def functions_of(
     summary: xr.Dataset, raw: xr.Dataset, folder: str
 ) -> tuple[list[tuple[str, str, int]], np.ndarray]:
-    """What a trace says of each function, as records of a study; only of what the benchmark itself did.
+    """The functions in a trace, as records of a study; only what the benchmark itself did.
 
-    Programs and libraries read and write much else while they start. Where MPI-IO or HDF5 was called, calls within
-    it count; else those on the files in the benchmark's folder, whose time is then all time in themselves.
+    Programs and libraries read and write many other files while they start. If MPI-IO or HDF5 was called, calls within
+    it count; otherwise those on the files in the benchmark's folder, and all their time is own time.
 
     Parameters
     ----------
-    summary, raw : of the trace. folder: where the benchmark's files were
+    summary, raw : of the trace. folder: that of the benchmark's files
 
     Returns
     -------
-    [(layer, name, kind)] and records whose `function` counts in it.
+    [(layer, name, kind)] and records whose `function` is an index into it.
     """
     layers = [str(name) for name in summary["layer_name"].values]
     layer_of = summary["function_layer"].values.astype(int)
@@ -227,7 +226,7 @@ def functions_of(
         (k for name in TOPS if name in layers for k in [layers.index(name)] if calls[layer_of == k].any()),
         None,
     )
-    table = summary if top is not None else raw  # of the two, /summary leaves out functions without calls
+    table = summary if top is not None else raw  # /summary leaves out functions without calls
     layer_of = table["function_layer"].values.astype(int)
     layers = [str(name) for name in table["layer_name"].values]
     sums = _of_files(raw, folder) if top is None else _within(summary, layer_of == top)
@@ -257,11 +256,11 @@ def whole_run(length_s: float) -> np.ndarray:
 
 
 def _within(summary: xr.Dataset, tops: np.ndarray) -> dict[str, np.ndarray]:
-    """Sums over paths of calls at or below some functions. Of a function within itself the outer call has the time."""
+    """Sums over call paths at or below some functions. If a function calls itself, the outer call has the time."""
     parent, what = summary["node_parent"].values.astype(int), summary["node_function"].values.astype(int)
     inside = np.zeros(len(what), bool)
     outer = np.ones(len(what), bool)
-    for k in range(len(what)):  # a path comes after the one that it is within
+    for k in range(len(what)):  # a path comes after the path around it
         inside[k] = tops[what[k]] or (parent[k] >= 0 and inside[parent[k]])
         above = parent[k]
         while above >= 0 and outer[k]:
@@ -283,7 +282,7 @@ def _within(summary: xr.Dataset, tops: np.ndarray) -> dict[str, np.ndarray]:
 def _of_files(raw: xr.Dataset, folder: str) -> dict[str, np.ndarray]:
     """Sums over calls on files within a folder."""
     functions = raw.sizes["function"]
-    # A name without a folder is one in the benchmark's folder, in which it was started.
+    # A name without a folder is in the benchmark's folder, in which it was started.
     wanted = np.flatnonzero([str(path).startswith(folder) or path[:1] != "/" for path in raw["path"].values])
     out = {name: np.zeros(functions) for name in ("calls", "bytes", "time", "self_time")}
     inside = float(np.median(raw["call_cost_inside"].values)) * 1e-9 if raw.sizes["process"] else 0.0
@@ -293,7 +292,7 @@ def _of_files(raw: xr.Dataset, folder: str) -> dict[str, np.ndarray]:
         mine = np.isin(raw["file_index"][where].values, wanted) & (function >= 0)
         size = np.maximum(raw["size"][where].values[mine], 0)
         took = raw["duration"][where].values[mine] * 1e-9
-        own = np.maximum(took - inside, 0.0)  # less what tracing took of it, as in /summary
+        own = np.maximum(took - inside, 0.0)  # minus the cost of tracing, as in /summary
         for name, values in (("calls", None), ("bytes", size), ("time", took), ("self_time", own)):
             out[name] += np.bincount(function[mine], values, minlength=functions)
     return out

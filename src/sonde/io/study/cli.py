@@ -37,7 +37,7 @@ class WorkloadText(HouseType):
 class HintsText(HouseType):
     """Hints: "romio_cb_write=disable,cb_nodes=2", or none. Value: tuple of pairs."""
 
-    name, allowed = "hints", "NAME=VALUE, with commas between, or none"
+    name, allowed = "hints", "NAME=VALUE, comma-separated, or none"
 
     def read(self, text: str) -> Any:
         from sonde.io.study.plan import read_hints
@@ -59,12 +59,12 @@ class SizeList(HouseType):
 class NameList(HouseType):
     """Names: "romio321,ompio". Value: tuple of str."""
 
-    name, allowed = "names", "names with commas between"
+    name, allowed = "names", "comma-separated names"
 
     def read(self, text: str) -> tuple[str, ...]:
         found = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
         if not found:
-            raise UsageError("io.no_component", "it names none", "write them like romio321,ompio")
+            raise UsageError("io.no_component", "it has no name", "write them like romio321,ompio")
         return found
 
 
@@ -77,7 +77,7 @@ class NameList(HouseType):
     type=WorkloadText(),
     metavar="KIND:OPTIONS",
     help='"ior:-a MPIIO -c -t 1m", "bt-io:--class W", or another\'s program: '
-    '"real:ior -t 1m -b {block}"; again for more.',
+    '"real:ior -t 1m -b {block}"; may be repeated.',
 )
 @click.option(
     "--size",
@@ -91,14 +91,14 @@ class NameList(HouseType):
     "ios",
     type=NameList(),
     metavar="LIST",
-    help="Open MPI's components for MPI-IO: romio321,ompio.  [default: all there are]",
+    help="Open MPI's components for MPI-IO: romio321,ompio.  [default: all that exist]",
 )
 @click.option(
     "--hints",
     multiple=True,
     type=HintsText(),
     metavar="HINTS",
-    help="Hints for MPI-IO: romio_cb_write=disable,cb_nodes=2, or none; again for another configuration.",
+    help="Hints for MPI-IO: romio_cb_write=disable,cb_nodes=2, or none; may be repeated, one configuration each.",
 )
 @click.option(
     "--place",
@@ -106,29 +106,29 @@ class NameList(HouseType):
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Where files go: a folder on each file system; again for more.  [default: here]",
+    help="A folder for the files, one on each file system; may be repeated.  [default: here]",
 )
 @click.option(
     "--cluster",
     "clusters",
     multiple=True,
     metavar="NAME",
-    help="A virtual cluster that is up, or host; again for more.  [default: host]",
+    help="A virtual cluster that is up, or host; may be repeated.  [default: host]",
 )
-@click.option("--repetitions", type=Whole(1), metavar="N", help="Rounds at most.  [default: 10]")
+@click.option("--repetitions", type=Whole(1), metavar="N", help="Maximum number of rounds.  [default: 10]")
 @click.option(
     "--traced-rounds",
     type=Whole(1),
     metavar="N",
-    help="In how many rounds each cell runs under the tracer, too.  [default: 6]",
+    help="Number of rounds that also run each cell under the tracer.  [default: 6]",
 )
-@click.option("--no-limits", is_flag=True, help="Leave out what disks and networks do alone.")
+@click.option("--no-limits", is_flag=True, help="Do not measure disks and networks alone.")
 @click.option(
     "--keep-traces",
     "keep",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Keep the first trace of each cell there.",
+    help="Store the first trace of each cell in this folder.",
 )
 @click.option(
     "--timeout",
@@ -137,7 +137,7 @@ class NameList(HouseType):
     default="10min",
     show_default=True,
     metavar="TIME",
-    help="What one run may take.",
+    help="Time limit for one run.",
 )
 @LAYERS
 @MAPS
@@ -163,12 +163,12 @@ def study(
     names: tuple[str, ...] | None,
     maps: tuple[Path, ...],
 ) -> Outcome:
-    """Measures benchmarks in several configurations of the I/O stack, and where their time goes.
+    """Measure benchmarks in several configurations of the I/O stack, and where their time goes.
 
-    A cell is a benchmark, a size, a component, hints, a place and a cluster. Each round has every cell once without the
-    tracer, for its rate, and the first rounds once with it, for where the time goes; between them the disks, and the
-    networks of clusters, are measured alone, all in a drawn order. It takes --budget (5 min by default) at most; Ctrl-C
-    keeps what there is.
+    A cell is a benchmark, a size, a component, hints, a place and a cluster. Each round runs every cell once without
+    the tracer, for its rate; the first rounds also run it with the tracer, to see where the time goes. Between these
+    runs the disks, and the networks of clusters, are measured alone. The order is random. The study takes at most
+    --budget (5 min by default); Ctrl-C keeps the results so far.
 
     \b
     sonde io study --workload "ior:-a MPIIO -c -t 1m -e" --size 64MiB,256MiB
@@ -236,7 +236,8 @@ def study(
 
 
 def _default_size(ranks: int) -> int:
-    """Bytes of the default workload: the nearest to DEFAULT_BYTES that its ranks can share in transfers of 1 MiB."""
+    """Bytes of the default workload: the size nearest to DEFAULT_BYTES that the ranks can share in transfers of 1
+    MiB."""
     from sonde.io.study.plan import DEFAULT_BYTES
 
     step = ranks << 20

@@ -1,6 +1,7 @@
-"""Two studies held against each other, cell by cell: the same benchmarks before and after, or on two clusters. Pure.
+"""Compare two studies cell by cell: the same benchmarks before and after, or on two clusters. Pure.
 
-When two rates differ is `core.comparison`'s; the errors of their logarithms come from the 95 % intervals.
+`core.comparison` decides whether two rates differ; the errors of their logarithms come from the 95 % confidence
+intervals.
 """
 
 from __future__ import annotations
@@ -39,22 +40,23 @@ def diff(
     matters: float = MATTERS,
     machine: Machines | None = None,
 ) -> Difference:
-    """Where study B writes or reads more slowly than A, in the benchmarks and configurations that both have.
+    """Cells in which study B writes or reads more slowly than A, among those that both have.
 
     Raises
     ------
-    DataError  io.not_comparable: they have none in common.
+    DataError  io.not_comparable: they have no cell in common.
     """
-    here, there = _cells(a), _cells(b)
-    common = [key for key in here if key in there]
+    here, theirs = _cells(a), _cells(b)
+    common = [key for key in here if key in theirs]
     if not common:
         raise DataError(
             "io.not_comparable",
             f"{names[0]} and {names[1]} have no benchmark in the same configuration",
-            "compare studies of the same --workload, --size, --io and --hints; sonde io show tells what each holds",
+            "compare studies of the same --workload, --size, --io and --hints; sonde io show lists their "
+            "cells",
         )
-    first, second = [here[key] for key in common], [there[key] for key in common]
-    # Seconds a byte: what is compared is a time, and more of it is slower.
+    first, second = [here[key] for key in common], [theirs[key] for key in common]
+    # Seconds per byte: the comparison is about times, and a longer time is slower.
     x, y = 1 / a["rate"].values[first], 1 / b["rate"].values[second]
     error = np.hypot(_log_error(a)[first], _log_error(b)[second])
     cells = compare(x, y, error, np.zeros(x.shape, bool), matters)
@@ -95,7 +97,7 @@ def _cells(summary: xr.Dataset) -> dict[tuple[str, str], int]:
 
 
 def _log_error(summary: xr.Dataset) -> np.ndarray:
-    """Standard error of the log of each rate; NaN where it has no interval."""
+    """Standard error of the log of each rate; NaN if it has no interval."""
     with np.errstate(invalid="ignore", divide="ignore"):
         width = np.log(summary["rate_high"].values / summary["rate_low"].values)
     return np.asarray(np.where(np.isfinite(width), np.maximum(width / (2 * Z95), LEAST_ERROR), np.nan))
@@ -104,10 +106,10 @@ def _log_error(summary: xr.Dataset) -> np.ndarray:
 def _table(
     common: list[tuple[str, str]], x: np.ndarray, y: np.ndarray, cells: Cells, names: tuple[str, str]
 ) -> Table:
-    """The cells that changed most, those that count first."""
-    told = cells.slower | cells.faster
+    """The most changed cells, the relevant ones first."""
+    changed = cells.slower | cells.faster
     where = [(int(k), int(d)) for k, d in np.argwhere(cells.compared)]
-    where.sort(key=lambda at: (not told[at], -abs(np.log(cells.ratio[at]))))
+    where.sort(key=lambda at: (not changed[at], -abs(np.log(cells.ratio[at]))))
     rows = [
         (
             common[k][0],
@@ -116,13 +118,13 @@ def _table(
             words.rate_text(1 / float(x[k, d])),
             words.rate_text(1 / float(y[k, d])),
             f"{1 / cells.ratio[k, d]:.3f}",
-            MARK if told[k, d] else "",
+            MARK if changed[k, d] else "",
         )
         for k, d in where[:MOST_ROWS]
     ]
     note = f"A: {names[0]}\nB: {names[1]}"
     if any(row[-1] for row in rows):
-        note += f"\n{MARK} at the end of a row: slower or faster beyond doubt, and by more than matters"
+        note += f"\n{MARK} at the end of a row: significantly slower or faster, and by more than matters"
     return Table(
         "Median rate", ("benchmark", "configuration", "", "A", "B", "B/A", ""), rows, (3, 4, 5), note
     )

@@ -1,8 +1,8 @@
 """The figures of a study, and its section of a report. Specifications only: nothing is drawn here.
 
-They are those of the source: the time in functions, configurations or clusters side by side (its Figures 5 and 6),
-beside them the raw limits of each place, which it had not measured. Which functions of each layer are called (its
-Figure 3) is a list, and so a table.
+They follow the source: the time in functions, configurations or clusters side by side (its Figures 5 and 6), together
+with the raw limits of each place, which the source did not measure. The called functions of each layer (its Figure 3)
+are a list, and so a table.
 """
 
 from __future__ import annotations
@@ -20,38 +20,38 @@ from sonde.io.study import verdict as words
 from sonde.io.study.analyse import DIRECTIONS
 
 MIB = 1 << 20
-FUNCTIONS = 12  # whose time is drawn
-SETTLED = 0.5  # width of the interval of a slowdown that is worth a fact
+FUNCTIONS = 12  # functions whose time is drawn
+SETTLED = 0.5  # maximum width of the interval of a slowdown that is shown as a fact
 
 METHODS = (
     MEDIAN,
     Method(
         "Configurations compared",
-        "Every round has each cell once, in a drawn order. Ratios are taken round by round; their typical value is "
-        "the Hodges-Lehmann shift of the logs with the signed-rank interval. Each interval is of one comparison: of "
-        "twenty, one may miss.",
+        "Every round has each cell once, in random order. Ratios are taken round by round; their typical "
+        "value is the Hodges-Lehmann shift of the logs with the signed-rank interval. Each interval is for "
+        "one comparison: of twenty, one may miss.",
         "Hollander & Wolfe, Nonparametric Statistical Methods, 1999, 3.3",
     ),
     Method(
         "Time in functions",
-        "Rates are of runs without the tracer, times in functions of runs with it, in the same rounds: it costs each "
-        "call some nanoseconds and each library that is loaded some milliseconds, and so slows one configuration more "
-        "than another; by how much stands with the numbers. What programs and libraries do while they start is left "
-        "out: calls count that lie within calls of MPI-IO or HDF5, of a benchmark without these those on its own "
-        "files. Time is that of a rank, in the mean over ranks, in the median over runs.",
+        "Rates are from runs without the tracer, times in functions from runs with it, in the same rounds. "
+        "The tracer costs each call some nanoseconds and each loaded library some milliseconds, so it "
+        "slows one configuration more than another; the numbers show how much. Start-up of programs and "
+        "libraries is left out: only calls within calls of MPI-IO or HDF5 count; for a benchmark without "
+        "these, calls on its own files. Time is that of a rank, mean over ranks, median over runs.",
     ),
     Method(
         "The raw limits",
-        "Between the runs, files are written and read sequentially past the page cache, by as many writers as there "
-        "are ranks, in the same folders; and bytes go through one connection between two nodes. What was written "
-        "shortly before is read from memory unless the benchmark or the file system prevents it, and is then faster "
-        "than any disk.",
+        "Between the runs, files are written and read sequentially past the page cache, by as many writers "
+        "as there are ranks, in the same folders; and data goes through one connection between two nodes. "
+        "Recently written data is read from memory unless the benchmark or the file system prevents it, "
+        "and is then faster than any disk.",
     ),
 )
 
 
 def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
-    """One study's part of a report. Raises DataError  core.no_summary."""
+    """A report's section about one study. Raises DataError  core.no_summary."""
     summary = summary_of(tree, "io", dataset)
     made = words.grid(summary)
     tables = words.tables(summary)
@@ -87,12 +87,12 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
             for key, label in (("ranks", "ranks"), ("clusters", "clusters"))
             if (text := tree.attrs.get(key)) not in (None, "", "none")
         },
-        doubt="" if words.sound(summary) else "cells have too few runs to be told apart",
+        doubt="" if words.sound(summary) else "cells have too few runs for a comparison",
     )
 
 
 def facts(summary: xr.Dataset) -> list[Fact]:
-    """The few numbers a reader looks for first."""
+    """The few numbers that a reader looks for first."""
     out = []
     rate = summary["rate"].values
     for d, direction in enumerate(DIRECTIONS):
@@ -112,7 +112,7 @@ def facts(summary: xr.Dataset) -> list[Fact]:
             note = f"{summary['place_name'].values[k]}, reads {reads}"
             out.append(Fact("a disk alone writes", words.rate_text(alone), note))
     slow, low, high = (summary[f"slowdown{end}"].values - 1 for end in ("", "_low", "_high"))
-    known = np.flatnonzero(high - low < SETTLED)  # of what is known no better there is nothing to tell
+    known = np.flatnonzero(high - low < SETTLED)  # less certain values are left out
     if known.size:
         worst = int(known[np.argmax(slow[known])])
         note = f"{format_share(float(low[worst]))} to {format_share(float(high[worst]))}"
@@ -121,13 +121,13 @@ def facts(summary: xr.Dataset) -> list[Fact]:
 
 
 def figures(summary: xr.Dataset) -> tuple[Figure, ...]:
-    """Every figure the summary has the data for, in reading order."""
+    """All figures that the summary has data for, in reading order."""
     made = (rates(summary), times(summary), layers(summary))
     return tuple(figure for figure in made if figure is not None)
 
 
 def rates(summary: xr.Dataset) -> Figure | None:
-    """Rate by configuration, a group of bars each, beside what its disk and network do alone."""
+    """Rate by configuration, as groups of bars, next to its disk and network alone."""
     made = words.grid(summary)
     series = ["benchmark", "disk alone", "network alone"]
     shape = (len(made.configurations), len(series), len(made.benchmarks), len(DIRECTIONS))
@@ -136,23 +136,23 @@ def rates(summary: xr.Dataset) -> Figure | None:
         if cell < 0:
             continue
         for d, direction in enumerate(DIRECTIONS):
-            told = [
+            cells_ = [
                 tuple(float(summary[f"rate{end}"].values[cell, d]) for end in ("", "_low", "_high")),
                 words.limit_of(summary, int(cell), direction),
                 words.limit_of(summary, int(cell), "network"),
             ]
-            for s, ends in enumerate(told):
+            for s, ends in enumerate(cells_):
                 y[c, s, b, d], low[c, s, b, d], high[c, s, b, d] = (value / MIB for value in ends)
     if not np.isfinite(y[:, 0]).any():
         return None
-    there = [s for s in range(len(series)) if np.isfinite(y[:, s]).any()]
+    present = [s for s in range(len(series)) if np.isfinite(y[:, s]).any()]
     dims = ("bar", "series", "benchmark", "direction")
     _without_wide(low, high)
     data = xr.Dataset(
-        {name: (dims, values[:, there]) for name, values in (("y", y), ("low", low), ("high", high))},
+        {name: (dims, values[:, present]) for name, values in (("y", y), ("low", low), ("high", high))},
         coords={
             "bar": list(made.configurations),
-            "series": [series[s] for s in there],
+            "series": [series[s] for s in present],
             "benchmark": list(made.benchmarks),
             "direction": [f"{direction.removesuffix('e')}ing" for direction in DIRECTIONS],
         },
@@ -160,9 +160,10 @@ def rates(summary: xr.Dataset) -> Figure | None:
     return Figure(
         "io-study-rates",
         "Rate of each configuration",
-        "Medians over runs without the tracer, with 95 % intervals, beside what the place's disk, and the cluster's "
-        "network where there is one, do alone. A bar above the disk's was served from memory; one far below "
-        "it loses its time above the disk, and the figures below say in which layer.",
+        "Medians over runs without the tracer, with 95 % confidence intervals, next to the rates of the "
+        "place's disk alone, and of the cluster's network alone if there is one. A bar above the disk's "
+        "was served from memory; a bar far below it loses its time above the disk, and the figures below "
+        "show in which layer.",
         Kind.BAR,
         data,
         {"bar": Axis("Configuration"), "y": Axis("rate, MiB/s")},
@@ -171,7 +172,7 @@ def rates(summary: xr.Dataset) -> Figure | None:
 
 
 def _without_wide(low: np.ndarray, high: np.ndarray) -> None:
-    """Takes out intervals that tell nothing, and would take all of the scale."""
+    """Remove intervals that are too wide: they say little, and would fill the scale."""
     with np.errstate(invalid="ignore"):
         wide = ~(high <= words.WIDEST * np.maximum(low, 1e-300))
     low[wide] = high[wide] = np.nan
@@ -181,7 +182,7 @@ def times(summary: xr.Dataset) -> Figure | None:
     """Time of a rank in functions, configurations side by side: the source's Figures 5 and 6."""
     made = words.grid(summary)
     cells = [int(cell) for cell in made.cell.ravel() if cell >= 0 and summary["traced_runs"].values[cell]]
-    ways = {"in itself": "function_self_time", "with calls within": "function_time"}
+    ways = {"own time": "function_self_time", "with calls within": "function_time"}
     order = words.order_of_functions(summary, cells)[:FUNCTIONS] if cells else []
     if not order:
         return None
@@ -210,9 +211,9 @@ def times(summary: xr.Dataset) -> Figure | None:
     return Figure(
         "io-study-times",
         "Time in each function",
-        "Time of a rank, in the mean over ranks and the median over traced runs, with 95 % intervals. In itself: "
-        "without the traced calls that a function made; with these, bars of functions within each other hold the "
-        "same time twice. A bar that is missing is a function that the configuration does not call."
+        "Time of a rank, mean over ranks and median over traced runs, with 95 % confidence intervals. Own "
+        "time: without the traced calls that a function made. With calls within, bars of nested functions "
+        "contain the same time twice. A missing bar is a function that the configuration does not call."
         + (f" {left} functions with less time are left out here, and stand below." if left > 0 else ""),
         Kind.BAR,
         data,
@@ -222,7 +223,7 @@ def times(summary: xr.Dataset) -> Figure | None:
 
 
 def layers(summary: xr.Dataset) -> Figure | None:
-    """Time of a rank in each layer itself, a stacked bar a configuration."""
+    """Own time of a rank in each layer, one stacked bar for each configuration."""
     made = words.grid(summary)
     own = np.nan_to_num(summary["layer_self_time"].values)
     parts = np.flatnonzero(own.any(axis=0))[::-1].tolist()
@@ -243,9 +244,9 @@ def layers(summary: xr.Dataset) -> Figure | None:
     return Figure(
         "io-study-layers",
         "Time in each layer",
-        "Time of a rank in a layer itself, of traced runs, from the lowest layer up. A configuration that is faster "
-        "because of a layer is smaller by that layer's part; one that only moved work to another layer is as large "
-        "as before.",
+        "Own time of a rank in each layer, in traced runs, from the lowest layer up. If a configuration is "
+        "faster because of a layer, its bar is smaller by that layer's part; if it only moved work to "
+        "another layer, the bar is as large as before.",
         Kind.STACK,
         data,
         {"x": Axis("configuration"), "y": Axis("time of a rank in the layer itself", "s")},

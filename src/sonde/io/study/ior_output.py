@@ -1,7 +1,7 @@
-"""What the real `ior` (3.x, 4.x) and NAS BT-IO (NPB 3.x) print, read into the form of sonde-ioload's `--json`.
+"""Parse the output of the real `ior` (3.x, 4.x) and of NAS BT-IO (NPB 3.x) into the form of sonde-ioload's `--json`.
 
-Results of other people, or of machines where only these programs are, then stand beside Sonde's own. What the
-text does not tell is None. sonde-ioload's own tables have the same columns and are read as well. Form:
+So results of other people, or of machines that have only these programs, can be compared with Sonde's own. Values that
+the text does not contain are None. sonde-ioload's own tables have the same columns and are parsed as well. Form:
 docs/reference/ioload.md.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 from sonde.core.errors import DataError
 
 SCHEMA = "ioload/1"
-LONGEST_LINE = 4096  # characters that are looked at
+LONGEST_LINE = 4096  # characters that are parsed
 _MIB = 2**20
 
 # Column of ior's table of results -> key of --json. Before 3.3 there was neither IOPS nor latency.
@@ -48,22 +48,22 @@ _SCALES |= {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 
 
 def parse(text: str) -> dict[str, Any]:
-    """What one run printed, as sonde-ioload's --json has it.
+    """The output of one run, in the form of sonde-ioload's --json.
 
     Parameters
     ----------
-    text : all that `ior`, BT-IO or sonde-ioload wrote to stdout; what an MPI or a batch system wrote between is skipped
+    text : all that `ior`, BT-IO or sonde-ioload wrote to stdout; other lines, of an MPI or a batch system, are skipped
 
     Raises
     ------
-    DataError  io.bad_output: neither program's output, or that of several tests, or without any result.
+    DataError  io.bad_output: output of neither program, of several tests, or without a result.
 
     Source
     ------
     ior.readthedocs.io, "First Steps with IOR" (the table and the options); of NPB 3.4 BT/bt.f90 and
     common/print_results.f90.
     """
-    # No line that is read is long; of one that is, an expression may take a time that grows with its square.
+    # All lines that are parsed are short; on a long one a regular expression may take quadratic time.
     text = "\n".join(line[:LONGEST_LINE] for line in text.splitlines())
     if re.search(r"^access[ \t]+bw\(MiB/s\)", text, re.M):
         return _ior(text)
@@ -74,16 +74,16 @@ def parse(text: str) -> dict[str, Any]:
     what = "it ends before the first result" if begun else f"it begins with {first[:60]!r}"
     raise DataError(
         "io.bad_output",
-        f"this is no output of ior, NAS BT-IO or sonde-ioload that could be read: {what}",
-        "give all that the program wrote to stdout",
+        f"this is no readable output of ior, NAS BT-IO or sonde-ioload: {what}",
+        "give everything that the program wrote to stdout",
     )
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Rates of one run of a benchmark, B/s, and its time in I/O, s; None where it did not tell.
+    """Rates of one run of a benchmark, B/s, and its time in I/O, s; None if the output has none.
 
-    Of several repetitions within the run a rate is that of all their bytes in all their time.
+    With several repetitions in a run, a rate is that of all their bytes in all their time.
     """
 
     write: float | None = None
@@ -101,7 +101,7 @@ def rates(document: Mapping[str, Any]) -> Rates:
     if document.get("wrong_words"):
         raise DataError(
             "io.wrong_data",
-            f"{document['wrong_words']} words were read that nobody wrote",
+            f"{document['wrong_words']} words were read with values that nobody wrote",
             "the file system, or the stack in this configuration, loses data",
         )
     if document["workload"] == "bt-io":
@@ -152,21 +152,21 @@ def _ior(text: str) -> dict[str, Any]:
             f"this is the output of {len(heads)} tests of ior",
             "split it before each 'Options:'",
         )
-    told = _fields(lines[: heads[0]])
+    fields = _fields(lines[: heads[0]])
     version = re.search(r"^(IOR-|sonde-ioload )(\S+)", text, re.M)
     ours = bool(version and version[1].startswith("sonde"))
     out = _document("sonde-ioload" if ours else "ior", version[2].rstrip(":") if version else None, "ior")
-    command = told.get("command line", told.get("command line used"))
+    command = fields.get("command line", fields.get("command line used"))
     out["command"] = _words(command)
-    out["began"] = told.get("began")
-    machine = told.get("machine", "").split()
+    out["began"] = fields.get("began")
+    machine = fields.get("machine", "").split()
     out["host"] = machine[1] if len(machine) > 1 else None
-    out["mpi_version"] = told.get("mpi")
-    clients = re.match(r"(\d{1,18}) \((\d{1,18}) per node\)", told.get("clients", ""))  # 3.0 to 3.2
-    out["tasks"] = int(clients[1]) if clients else _whole(told.get("tasks"))
-    out["tasks_per_node"] = int(clients[2]) if clients else _whole(told.get("clients per node"))
-    out["nodes"] = _whole(told.get("nodes"))
-    out["options"] = _options(told, ours)
+    out["mpi_version"] = fields.get("mpi")
+    clients = re.match(r"(\d{1,18}) \((\d{1,18}) per node\)", fields.get("clients", ""))  # 3.0 to 3.2
+    out["tasks"] = int(clients[1]) if clients else _whole(fields.get("tasks"))
+    out["tasks_per_node"] = int(clients[2]) if clients else _whole(fields.get("clients per node"))
+    out["nodes"] = _whole(fields.get("nodes"))
+    out["options"] = _options(fields, ours)
 
     names = lines[heads[0]].split()
     iterations = []
@@ -181,14 +181,15 @@ def _ior(text: str) -> dict[str, Any]:
     out["iterations"] = iterations
     out["summary"] = _summaries(lines[heads[0] :], out)
     if not iterations and not out["summary"]:
-        raise DataError("io.bad_output", "ior's table of results has no row", "see what ior said instead")
+        raise DataError("io.bad_output", "ior's table of results has no row", "see ior's messages")
     for one in iterations:
         one["bytes"] = _bytes_of(one, out["options"])
     return out
 
 
 def _bytes_of(row: dict[str, Any], options: dict[str, Any]) -> int | None:
-    """What a row moved: the whole, but with stonewalling, where only rate times time tells, to the digits shown."""
+    """Bytes that a row moved: all, except with stonewalling, where only rate times time gives them, to the shown
+    digits."""
     if options["stonewall_s"] is None:
         return options["aggregate_B"]
     rate, took = row["bandwidth_MiB_per_s"], row["total_s"]
@@ -196,7 +197,7 @@ def _bytes_of(row: dict[str, Any], options: dict[str, Any]) -> int | None:
 
 
 def _fields(lines: list[str]) -> dict[str, str]:
-    """ "key : value" (3.3 on) and "key = value" (before); of a key that comes twice the first."""
+    """ "key : value" (3.3 on) and "key = value" (before); if a key comes twice, the first counts."""
     out: dict[str, str] = {}
     for line in lines:
         if found := re.match(r"\s*([A-Za-z][\w \t/-]*)[:=](.*)", line):
@@ -204,36 +205,36 @@ def _fields(lines: list[str]) -> dict[str, str]:
     return out
 
 
-def _options(told: dict[str, str], ours: bool) -> dict[str, Any]:
+def _options(fields: dict[str, str], ours: bool) -> dict[str, Any]:
     def given(name: str) -> bool | None:
-        return None if name not in told else told[name] != ""
+        return None if name not in fields else fields[name] != ""
 
-    access = told.get("access", "")
-    between = told.get("ordering inter file", "")
+    access = fields.get("access", "")
+    between = fields.get("ordering inter file", "")
     shifted = re.search(r"constant task offsets?(?:\s*=\s*(\d+))?", between)
-    offset = _whole(shifted[1] if shifted and shifted[1] else told.get("task offset"))
-    kind = told.get("type") or access.partition(",")[2].strip()  # 3.0: "single-shared-file, collective"
-    stonewall = next((told[key] for key in _STONEWALL if told.get(key)), None)
+    offset = _whole(shifted[1] if shifted and shifted[1] else fields.get("task offset"))
+    kind = fields.get("type") or access.partition(",")[2].strip()  # 3.0: "single-shared-file, collective"
+    stonewall = next((fields[key] for key in _STONEWALL if fields.get(key)), None)
     return {
-        "api": told.get("api", "").partition("-")[0].split("(")[0].strip() or None,
-        "file": told.get("test filename"),
-        "transfer_B": _size(told.get("xfersize")),
-        "block_B": _size(told.get("blocksize")),
-        "segments": _whole(told.get("segments")),
-        "aggregate_B": _size(told.get("aggregate filesize")),
+        "api": fields.get("api", "").partition("-")[0].split("(")[0].strip() or None,
+        "file": fields.get("test filename"),
+        "transfer_B": _size(fields.get("xfersize")),
+        "block_B": _size(fields.get("blocksize")),
+        "segments": _whole(fields.get("segments")),
+        "aggregate_B": _size(fields.get("aggregate filesize")),
         "file_per_process": access.startswith("file-per-process") if access else None,
         "collective": kind == "collective" if kind else None,
-        "random": told["ordering in a file"].startswith("random") if given("ordering in a file") else None,
+        "random": fields["ordering in a file"].startswith("random") if given("ordering in a file") else None,
         "shift_tasks": bool(shifted) if between else None,
         "shift_ranks": (offset if shifted else 0) if ours else None,
         "shift_nodes": offset if shifted and not ours else None,
-        "repetitions": _whole(told.get("repetitions")),
+        "repetitions": _whole(fields.get("repetitions")),
         "stonewall_s": _number(stonewall.split()[0]) if stonewall else None,
     }
 
 
 def _summaries(lines: list[str], out: dict[str, Any]) -> list[dict[str, Any]]:
-    """Rows of "Summary of all tests"; exact sizes in them replace those that the options show rounded."""
+    """Rows of "Summary of all tests"; its exact sizes replace the rounded ones of the options."""
     head = next((k for k, line in enumerate(lines) if re.match(r"Operation\s+Max\(MiB\)", line)), None)
     if head is None:
         return []
@@ -262,26 +263,26 @@ def _summaries(lines: list[str], out: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _bt_io(text: str) -> dict[str, Any]:
     ours = re.search(r"^sonde-ioload (\S+)", text, re.M)
-    told = _fields(text.splitlines())
+    fields = _fields(text.splitlines())
     completed = _fields(re.split(r"BT-?(?: Benchmark |IO )[Cc]ompleted", text)[-1].splitlines())
     version = ours[1] if ours else completed.get("version")
     out = _document("sonde-ioload" if ours else "bt-io", version, "bt-io")
     if ours:
-        command = told.get("command line")
+        command = fields.get("command line")
         out["command"] = _words(command)
-        out["began"] = told.get("began")
-        machine = told.get("machine", "").split()
+        out["began"] = fields.get("began")
+        machine = fields.get("machine", "").split()
         out["host"] = machine[1] if len(machine) > 1 else None
-        out["mpi_version"] = told.get("mpi")
+        out["mpi_version"] = fields.get("mpi")
     out["tasks"] = _whole(completed.get("total processes"))
     mode = re.search(r"BTIO -- (\S+(?: \S+){0,7}?) write interval:[ \t]*(\d{1,18})", text)
     points = re.match(r"\s*(\d{1,9})\s*x\s*(\d{1,9})\s*x\s*(\d{1,9})", completed.get("size", ""))
     out["options"] = {
         "class": completed.get("class"),
-        "mode": _MODES.get(mode[1]) if mode else told.get("mode"),
+        "mode": _MODES.get(mode[1]) if mode else fields.get("mode"),
         "points": int(points[1]) if points else None,
         "steps": _whole(completed.get("iterations")),
-        "interval_steps": int(mode[2]) if mode else _whole(told.get("write interval")),
+        "interval_steps": int(mode[2]) if mode else _whole(fields.get("write interval")),
     }
 
     def statistic(pattern: str) -> float | None:
@@ -290,7 +291,7 @@ def _bt_io(text: str) -> dict[str, Any]:
 
     megabytes = statistic(r"Total data written [(\[]MB[)\]]")
     dump = 40 * int(points[1]) * int(points[2]) * int(points[3]) if points else 0
-    # The text has megabytes to two digits; whole dumps are what can have been written.
+    # The text has megabytes with two digits; only whole dumps are possible.
     dumps = _rounded(megabytes * 1e6 / dump) if megabytes and dump else None
     exact = dumps * dump if dumps is not None else None
     verified = completed.get("verification", "")
@@ -314,7 +315,7 @@ def _words(command: str | None) -> list[str] | None:
 
 
 def _number(text: str | None) -> float | None:
-    """None as well for "-", "NA", what is not finite, and the asterisks of a Fortran field that overflowed."""
+    """A number; None also for "-", "NA", infinite values, and the asterisks of a Fortran field that overflowed."""
     try:
         found = float(text) if text is not None else None
     except ValueError:

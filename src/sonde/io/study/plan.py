@@ -1,9 +1,8 @@
-"""What a study measures: benchmark × size × stack configuration × place × cluster, and in which order. Pure.
+"""The plan of a study: benchmark × size × stack configuration × place × cluster, and the order of the runs. Pure.
 
-A *cell* is one such combination. A *round* has every cell without the tracer, which its rates are of, and in the first
-rounds with it, which its times in functions are of, all in a drawn order: what changes while the study goes on meets
-all cells alike.
-"""
+A *cell* is one such combination. A *round* runs every cell without the tracer, for its rates, and the first rounds also
+run it with the tracer, for its times in functions. The order is random, so that changes during the study affect all
+cells alike."""
 
 from __future__ import annotations
 
@@ -24,12 +23,12 @@ from sonde.io.trace.hints import check_hints, unread
 LOADS = ("ior", "bt-io")
 DEFAULT_WORKLOADS = ("ior:-a MPIIO -c -t 1m -e",)
 DEFAULT_BYTES = 64 << 20
-ROUNDS = 10  # where nobody says
-LEAST_ROUNDS = 6  # below, ratios have no 95 % interval
-TRACED_ROUNDS = LEAST_ROUNDS  # where nobody says
-NO_IO = "default"  # an --io: what the MPI takes by itself
+ROUNDS = 10  # default
+LEAST_ROUNDS = 6  # with fewer rounds ratios have no 95 % confidence interval
+TRACED_ROUNDS = LEAST_ROUNDS  # default
+NO_IO = "default"  # an --io: the MPI's own choice
 
-# What the study says itself: where the file is, and where the numbers go.
+# Options that the study sets itself: the file, and the output of results.
 _OURS = {
     "-o": "--place says where files go",
     "--file": "--place says where files go",
@@ -38,36 +37,36 @@ _OURS = {
     "--keep": "files are removed after each run",
     "-U": "hints are given with --hints",
     "--hints": "hints are given with --hints",
-    "--bt-io": "bt-io: says that",
+    "--bt-io": "bt-io: implies it",
     "--size": "sizes are given with --size",
 }
 _BYTES = re.compile(r"(\d+)([kmgt]?)", re.ASCII | re.IGNORECASE)
 _SCALE = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _IOR_DEFAULTS = {"transfer": 256 << 10, "block": 1 << 20, "segments": 1}
 _IOR_OPTIONS = {"transfer": "t", "block": "b", "segments": "s"}
-# Points a side of BT's classes. Source: NPB 3.4, sys/setparams.c.
+# Points along a side in BT's classes. Source: NPB 3.4, sys/setparams.c.
 _CLASSES = {"S": 12, "W": 24, "A": 64, "B": 102, "C": 162}
 
-# Rough, for the estimate before the first run: starting ranks, making the trace a dataset, and moving bytes.
+# Rough values for the estimate before the first run: starting ranks, making a dataset of the trace, and moving bytes.
 START_S, TRACE_S, RATE = 1.0, 1.2, 200 << 20
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A benchmark. kind: "ior", "bt-io" (of sonde-ioload) or "real", another's program. words: its command line."""
+    """A benchmark. kind: "ior", "bt-io" (of sonde-ioload) or "real", another program. words: its command line."""
 
     kind: str
     words: tuple[str, ...]
 
     @property
     def name(self) -> str:
-        """As tables call it: "ior -a MPIIO -c -t 1m"."""
+        """The name in tables: "ior -a MPIIO -c -t 1m"."""
         return shlex.join((*((self.kind,) if self.kind in LOADS else ()), *self.words))
 
 
 @dataclass(frozen=True)
 class Stack:
-    """How the stack below the benchmark is set up. io: Open MPI's component, or "default"."""
+    """The setup of the stack below the benchmark. io: Open MPI's component, or "default"."""
 
     io: str = NO_IO
     hints: tuple[tuple[str, str], ...] = ()
@@ -75,13 +74,13 @@ class Stack:
     @property
     def name(self) -> str:
         """ "romio321, romio_cb_write=disable" """
-        told = [f"{key}={value}" for key, value in self.hints]
-        return ", ".join([*([self.io] if self.io != NO_IO or not told else []), *told])
+        hints = [f"{key}={value}" for key, value in self.hints]
+        return ", ".join([*([self.io] if self.io != NO_IO or not hints else []), *hints])
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One combination. size: bytes of the file or files, None: as the workload says. cluster: "" is this host."""
+    """One combination. size: bytes of the file or files, None: from the workload. cluster: "" is this host."""
 
     workload: Workload
     size: int | None
@@ -91,13 +90,13 @@ class Cell:
 
     @property
     def benchmark(self) -> str:
-        """Cells of one benchmark differ in what is beneath it alone."""
+        """The name of the benchmark. Cells of one benchmark differ only in the stack below it."""
         return self.workload.name + ("" if self.size is None else f", {format_size(self.size, exact=True)}")
 
 
 @dataclass(frozen=True)
 class Step:
-    """One thing to be measured. cell: None for a limit of a place or of a cluster's network, `limit` says which."""
+    """One measurement. cell: None for the limit of a place or of a cluster's network, in `limit`."""
 
     round: int
     cell: int | None
@@ -107,10 +106,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """A study. traced_rounds: in how many rounds cells are traced, too. limits: places and networks alone, too.
+    """A study. traced_rounds: the number of rounds that also trace the cells. limits: also measure places and networks
+    alone.
 
-    rates_first: in the first round runs without the tracer come first, as a short budget may have no time for others.
-    """
+    rates_first: in the first round runs without the tracer come first, because a short budget may end before the
+    others."""
 
     cells: tuple[Cell, ...]
     ntasks: int
@@ -122,7 +122,7 @@ class Plan:
     layers: tuple[dict[str, Any], ...] = field(default=())
 
     def places(self) -> list[tuple[str, str]]:
-        """What limits are of: each place of files, and each cluster's network."""
+        """The places of files, and clusters' networks, whose limits are measured."""
         if not self.limits:
             return []
         found = dict.fromkeys((cell.place, "") for cell in self.cells)
@@ -130,7 +130,7 @@ class Plan:
         return list(found)
 
     def round(self, number: int) -> list[Step]:
-        """The steps of one round in their order, which the seed draws."""
+        """The steps of one round, in the random order of the seed."""
         ways = (True, False) if number < self.traced_rounds else (False,)
         steps = [Step(number, k, traced) for k in range(len(self.cells)) for traced in ways]
         steps += [Step(number, None, False, limit) for limit in self.places()]
@@ -141,15 +141,15 @@ class Plan:
         return drawn
 
     def expected_s(self) -> float:
-        """How long all of it may take, roughly: nothing is known of the machine yet."""
+        """A rough estimate of the whole duration, before anything was measured on this machine."""
         return sum(self.round_s(number) for number in range(self.rounds))
 
     def round_s(self, number: int) -> float:
-        """The same of one round."""
+        """The same for one round."""
         return sum(rough_s(self, step) for step in self.round(number))
 
     def as_json(self) -> dict[str, Any]:
-        """What the dataset's schema needs: a table of cells, and of layers."""
+        """The part that the dataset's schema needs: a table of cells, and of layers."""
         return {
             "kind": "study",
             "layers": [*self.layers, {"name": ignored_paths.LAYER, "title": ignored_paths.TITLE}],
@@ -171,7 +171,7 @@ class Plan:
 
 
 def rough_s(plan: Plan, step: Step) -> float:
-    """How long a step may take, before one like it was measured."""
+    """A rough duration of a step, before a similar step was measured."""
     if step.cell is None:
         return 2.0
     size = bytes_of(plan.cells[step.cell], plan.ntasks) or DEFAULT_BYTES
@@ -191,7 +191,7 @@ def read_workload(text: str) -> Workload:
     if not colon or kind not in known:
         raise _bad(
             text,
-            f"begins with no kind of workload{nearest(kind, known)}; allowed: {', '.join(known)}",
+            f"does not begin with a kind of workload{nearest(kind, known)}; allowed: {', '.join(known)}",
             'write it like "ior:-a MPIIO -c -t 1m", "bt-io:--class W", or "real:ior -a MPIIO -t 1m -b {block}"',
         )
     try:
@@ -205,7 +205,7 @@ def read_workload(text: str) -> Workload:
     for word in words:
         name = word.partition("=")[0]
         if name in _OURS:
-            raise _bad(text, f"has {name}, which a study says itself", f"leave it out: {_OURS[name]}")
+            raise _bad(text, f"has {name}, which a study sets itself", f"leave it out: {_OURS[name]}")
     workload = Workload(kind, tuple(words))
     if kind == "ior":
         _ior_numbers(workload)  # refuses what cannot be read
@@ -219,7 +219,7 @@ def _bad(text: str, why: str, hint: str) -> UsageError:
 
 
 def read_hints(text: str) -> tuple[tuple[str, str], ...]:
-    """Hints from "romio_cb_write=disable,cb_buffer_size=4194304"; "none" is none.
+    """Hints from "romio_cb_write=disable,cb_buffer_size=4194304"; "none" means no hints.
 
     A name mca:NAME is a parameter of Open MPI.
 
@@ -235,7 +235,7 @@ def read_hints(text: str) -> tuple[tuple[str, str], ...]:
         if not equals or not name or not value or re.search(r"\s", name):
             raise UsageError(
                 "io.bad_hints",
-                f"'{part.strip()}' is no hint; allowed: NAME=VALUE, with commas between, or none",
+                f"'{part.strip()}' is not a hint; allowed: NAME=VALUE, separated by commas, or none",
                 "write them like romio_cb_write=disable,cb_buffer_size=4194304",
             )
         if name in found:
@@ -253,14 +253,14 @@ def cells_of(
     clusters: Sequence[str],
     ntasks: int,
 ) -> tuple[Cell, ...]:
-    """All combinations, benchmarks outermost; the first cell of each benchmark is what its others are compared with.
+    """All combinations, benchmarks outermost; the others of a benchmark are compared with its first cell.
 
-    A benchmark that does not go through MPI-IO has neither components nor hints, and a component no hints that it does
-    not read: `unread_hints` tells of these.
+    A benchmark that does not go through MPI-IO gets neither components nor hints, and a component gets no hints that it
+    does not read: `unread_hints` reports these.
 
     Raises
     ------
-    UsageError  io.bad_workload: a workload cannot have a size, or not with so many ranks; io.bad_hints.
+    UsageError  io.bad_workload: a workload cannot have this size, or this size with this many ranks; io.bad_hints.
     """
     found: dict[Cell, None] = {}
     for workload in workloads:
@@ -268,11 +268,11 @@ def cells_of(
             least = isqrt(ntasks) ** 2
             raise UsageError(
                 "io.not_square",
-                f"BT-IO wants a square number of ranks, and there are {ntasks}",
+                f"BT-IO needs a square number of ranks, not {ntasks}",
                 f"give --ntasks {least} or {(isqrt(ntasks) + 1) ** 2}",
             )
         for size in sizes or (None,):
-            sized(workload, size, ntasks)  # refuses what cannot be
+            sized(workload, size, ntasks)  # raises an error for an impossible size
             for cluster in clusters:
                 for place in places:
                     for io in ios if _through_mpi(workload) else (NO_IO,):
@@ -287,7 +287,7 @@ def cells_of(
 def unread_hints(
     workloads: Sequence[Workload], ios: Sequence[str], hints: Sequence[tuple[tuple[str, str], ...]]
 ) -> list[Warning]:
-    """What `cells_of` leaves out of configurations because a component would not read it.
+    """Warnings about hints that `cells_of` leaves out, because a component would not read them.
 
     Raises
     ------
@@ -301,16 +301,17 @@ def unread_hints(
         if of and all(len(names) == len(chosen) for names in of.values()) and len(of) == len(ios):
             raise UsageError(
                 "io.bad_hints",
-                f"{' and '.join(ios)} read{'s' * (len(ios) == 1)} none of {_named(chosen)}: nothing would differ",
-                "give hints that they have, or another --io",
+                f"{' and '.join(ios)} read{'s' * (len(ios) == 1)} none of {_named(chosen)}: nothing would "
+                "differ",
+                "give hints that they read, or another --io",
             )
         for io, names in of.items():
             found.append(
                 Warning(
                     "io.hints_not_read",
-                    f"{io} does not read {', '.join(names)}: of {_named(chosen)} it is measured with "
+                    f"{io} does not read {', '.join(names)}: with {_named(chosen)} it is measured with "
                     f"{_named([one for one in chosen if one[0] not in names])}",
-                    f"leave {io} out with --io, or give {io} hints of its own",
+                    f"leave {io} out of --io, or give {io} its own hints",
                 )
             )
     return found
@@ -321,7 +322,7 @@ def _named(hints: Sequence[tuple[str, str]]) -> str:
 
 
 def _through_mpi(workload: Workload) -> bool:
-    """Whether components and hints of MPI-IO can matter to a workload."""
+    """Whether components and hints of MPI-IO can affect a workload."""
     if workload.kind == "ior":
         return (_value(workload.words, "api", "a") or "POSIX").upper() != "POSIX"
     return workload.kind == "real" or _value(workload.words, "mode", "") not in ("epio", "fortran")
@@ -374,7 +375,7 @@ def _filled(word: str, values: Mapping[str, str]) -> str:
 
 
 def bytes_of(cell: Cell, ntasks: int) -> int | None:
-    """Bytes of a cell's file or files, as far as its command line tells."""
+    """Bytes of a cell's file or files, as far as its command line shows them."""
     if cell.size is not None:
         return cell.size
     workload = cell.workload
@@ -411,7 +412,7 @@ def _class_of(workload: Workload) -> str:
 
 
 def _value(words: Sequence[str], name: str, letter: str) -> str | None:
-    """The value of an option, written -t 4k, -t4k, -t=4k, --transfer 4k or --transfer=4k; the last counts."""
+    """The value of an option, written -t 4k, -t4k, -t=4k, --transfer 4k or --transfer=4k; the last one counts."""
     found = None
     for _, value in _placed(words, name, letter):
         found = value
@@ -424,7 +425,7 @@ def _without(words: Sequence[str], name: str, letter: str) -> tuple[str, ...]:
 
 
 def _placed(words: Sequence[str], name: str, letter: str) -> Iterator[tuple[tuple[int, ...], str]]:
-    """Where an option stands, and its value."""
+    """The positions of an option's words, and its value, for each occurrence."""
     k = 0
     while k < len(words):
         word = words[k]

@@ -1,4 +1,4 @@
-"""`sonde io study`: runs benchmarks with the tracer and without, interleaved, and makes one dataset of all of them."""
+"""`sonde io study`: run benchmarks with the tracer and without, in mixed order, and make one dataset of all runs."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ LOAD = "sonde-ioload"
 FAILURES = (
     2  # of a cell, one after the other, after which it is left out; so with the tracer, or without, alone
 )
-MIDDLE = {"romio": "ROMIO", "ompio": "OMPIO"}  # layers that an --io must show
+MIDDLE = {"romio": "ROMIO", "ompio": "OMPIO"}  # layers that an --io must have called
 _MOST_BYTES = 256 << 20  # of one trace
 
 
 @dataclass(frozen=True)
 class Request:
-    """A study. start: how ranks are started here. keep: folder for a trace of each cell; None: none is kept.
+    """A study. start: how ranks are started here. keep: folder for a trace of each cell; None: none is stored.
 
-    warnings: what is known of the plan. limit_s: how long one run may take. budget_s: for all of it since `began`
+    warnings: about the plan. limit_s: time limit of one run. budget_s: time limit of the study since `began`
     (time.monotonic).
     """
 
@@ -81,7 +81,7 @@ class Request:
 
 
 def components(mpi: Mpi | None) -> tuple[str, ...]:
-    """Open MPI's components for MPI-IO, by its own word; () for another MPI, or where it does not say."""
+    """Open MPI's components for MPI-IO, from ompi_info; () for another MPI, or if it does not list them."""
     if mpi is None or mpi.flavour != "openmpi":
         return ()
     program = mpi.mpirun.with_name("ompi_info")
@@ -95,7 +95,7 @@ def components(mpi: Mpi | None) -> tuple[str, ...]:
 
 
 def check_components(asked: Sequence[str], mpi: Mpi | None) -> None:
-    """Refuses components that this MPI does not have.
+    """Refuse components that this MPI does not have.
 
     Raises
     ------
@@ -107,21 +107,23 @@ def check_components(asked: Sequence[str], mpi: Mpi | None) -> None:
     if mpi is None or mpi.flavour != "openmpi":
         raise UsageError(
             "io.no_component",
-            f"{mpi or 'this MPI'} has no components for MPI-IO to choose from, and --io {','.join(named)} was given",
-            "leave --io out, or take Open MPI: SONDE_MPI=openmpi",
+            f"{mpi or 'this MPI'} has no choice of components for MPI-IO, but --io {','.join(named)} was "
+            "given",
+            "leave --io out, or use Open MPI: SONDE_MPI=openmpi",
         )
-    there = components(mpi)
+    existing = components(mpi)
     for name in named:
-        if there and name not in there:
+        if existing and name not in existing:
             raise UsageError(
                 "io.no_component",
-                f"{mpi} has no component '{name}' for MPI-IO{nearest(name, there)}; there are: {', '.join(there)}",
-                f"give --io {','.join(there)}",
+                f"{mpi} has no component '{name}' for MPI-IO{nearest(name, existing)}; it has: "
+                f"{', '.join(existing)}",
+                f"give --io {','.join(existing)}",
             )
 
 
 def check_places(places: Sequence[Path], needed: int) -> None:
-    """Refuses a place that is no folder, cannot be written, or has no room for one run.
+    """Refuse a place that is no folder, is not writable, or has no room for one run.
 
     Raises
     ------
@@ -129,9 +131,9 @@ def check_places(places: Sequence[Path], needed: int) -> None:
     """
     for place in places:
         if not place.is_dir():
-            what = "is no folder" if place.exists() else "is not there"
+            problem = "is not a folder" if place.exists() else "does not exist"
             raise UsageError(
-                "io.bad_place", f"--place {place} {what}", "name a folder on the file system to measure"
+                "io.bad_place", f"--place {place} {problem}", "name a folder on the file system to measure"
             )
         try:
             with tempfile.TemporaryFile(dir=place):
@@ -148,13 +150,13 @@ def check_places(places: Sequence[Path], needed: int) -> None:
 
             raise EnvironmentFailure(
                 "core.disk_full",
-                f"{place} has {format_size(free)} free, and a run writes {format_size(needed)}",
+                f"{place} has {format_size(free)} free, but a run writes {format_size(needed)}",
                 "give a smaller --size, or another --place",
             )
 
 
 def check_clusters(names: Sequence[str]) -> None:
-    """Refuses a cluster that is not up, or may not be entered. Errors of `Cluster.find`."""
+    """Refuse a cluster that is not up, or that the user may not enter. Errors of `Cluster.find`."""
     wanted = [name for name in dict.fromkeys(names) if name]
     if wanted:
         from sonde.cluster import Cluster
@@ -167,7 +169,7 @@ def check_clusters(names: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class Line:
-    """What starts a cell's benchmark: variables for its ranks, its words, where its results come."""
+    """The start of a cell's benchmark: variables for its ranks, its words, where its results are written."""
 
     env: Mapping[str, str]
     words: tuple[str, ...]
@@ -176,7 +178,7 @@ class Line:
 
 
 def line_of(cell: Cell, plan: Plan, start: Start, folder: Path) -> Line:
-    """A cell's command, before a launcher starts it. folder: of the run, for what is not measured."""
+    """A cell's command, without a launcher. folder: of the run, for files that are not measured."""
     words = study_plan.sized(cell.workload, cell.size, plan.ntasks)
     load = cell.workload.kind != "real"
     env, text = hints.environment(cell.stack.io, dict(cell.stack.hints), load, str(folder / "hints"))
@@ -220,20 +222,21 @@ class _Study:
         self.took: dict[tuple[int | None, bool, tuple[str, str]], list[float]] = {}
         self.failed = dict.fromkeys(range(len(self.plan.cells)), 0)
         self.failed_so = {(cell, traced): 0 for cell in self.failed for traced in (True, False)}
-        self.words: dict[int, str] = {}  # a failed cell's last
+        self.words: dict[int, str] = {}  # the last output of a failed cell
         self.interrupted = False
         self.files = self.done = self.good = 0
         self.clusters: dict[str, Cluster] = {}
         self.kept: set[int] = set()
 
     def run(self) -> str:
-        """Measures until all is done; returns why it ended."""
+        """Measure until all is done; returns the reason of the end."""
         deadline = self.request.began + self.request.budget_s
         for number in range(self.plan.rounds):
             steps = [step for step in self.plan.round(number) if not self.left_out(step)]
             if all(step.cell is None for step in steps):
                 return "failed"
-            # A round that is cut short compares nothing: unless it is the first, it begins only where it fits.
+            # An incomplete round compares nothing: except for the first, a round begins only if it fits into the
+            # budget.
             if number and time.monotonic() + sum(map(self.expected_s, steps)) > deadline:
                 return "budget"
             for step in steps:
@@ -279,7 +282,7 @@ class _Study:
         self.interrupted = True
 
     def write(self, head: dict[str, Any], records: np.ndarray) -> None:
-        """A finished run's block file, in one step."""
+        """Write a finished run's block file, in one step."""
         path = self.run_dir / f"{head['what']}-{self.files:05}.blk"
         part = path.with_suffix(".part")
         try:
@@ -293,12 +296,12 @@ class _Study:
         self.files += 1
 
     def warn(self, code: str, evidence: str, hint: str) -> None:
-        told = Warning(code, evidence, hint)
-        if told not in self.warnings:
-            self.warnings.append(told)
+        warning = Warning(code, evidence, hint)
+        if warning not in self.warnings:
+            self.warnings.append(warning)
 
     def limit(self, step: Step) -> None:
-        """A place's disk or a cluster's network alone."""
+        """Measure a place's disk or a cluster's network alone."""
         place, cluster = step.limit
         try:
             found = (
@@ -329,7 +332,7 @@ class _Study:
         return self.clusters[name]
 
     def cell(self, step: Step, cell: Cell) -> None:
-        """One run of a cell."""
+        """Run a cell once."""
         assert step.cell is not None
         for name in ("results.json", "out", "err", "hints"):
             (self.run_dir / name).unlink(missing_ok=True)
@@ -411,7 +414,7 @@ class _Study:
         out: IO[Any],
         err: IO[Any],
     ) -> tuple[int, float, list[tuple[str, str, int]], np.ndarray]:
-        """Status, time, and what the trace says of functions. A trace that is to be kept goes to --keep-traces."""
+        """Status, time, and the functions in the trace. A trace for --keep-traces is stored there."""
         import sonde
 
         keep = self.request.keep if number not in self.kept else None
@@ -442,9 +445,9 @@ class _Study:
             functions, records = analyse.functions_of(
                 summary, tree["raw"].to_dataset(), str(folder.resolve())
             )
-        told = {warning.code for warning in self.warnings}  # the next trace says the same of itself
+        known_codes = {warning.code for warning in self.warnings}  # the next trace has the same warnings
         for warning in done.file.warnings:
-            if warning.code not in told:
+            if warning.code not in known_codes:
                 self.warn(warning.code, warning.evidence, warning.hint)
         self.check_stack(self.plan.cells[number], {layer for layer, _, _ in functions})
         if keep is None:
@@ -454,17 +457,17 @@ class _Study:
         return 0, length, functions, records
 
     def check_stack(self, cell: Cell, layers: set[str]) -> None:
-        """Whether the component that was asked for did the work: an MPI may fall back on another without a word."""
+        """Check whether the chosen component did the work: an MPI may use another one without a message."""
         wanted = next((layer for layer in MIDDLE if cell.stack.io.startswith(layer)), None)
         if wanted and "mpiio" in layers and wanted not in layers:
             self.warn(
                 "io.other_stack",
-                f"{cell.stack.io} was asked for, and none of its functions was called under MPI-IO",
-                "its library may hide them: sonde io layers check; or the MPI took another component",
+                f"{cell.stack.io} was requested, but none of its functions was called under MPI-IO",
+                "its library may hide them: sonde io layers check; or the MPI used another component",
             )
 
     def check_hints(self, cell: Cell, results: Mapping[str, Any]) -> None:
-        """Whether the file had the hints that were given: an MPI may leave them, or take others, without a word."""
+        """Check whether the file had the given hints: an MPI may ignore or change them without a message."""
         given = dict(cell.stack.hints)
         options = results.get("options")
         of_file = options.get("hints_of_file") if isinstance(options, Mapping) else None
@@ -476,7 +479,7 @@ class _Study:
             )
 
     def log(self, cell: Cell) -> None:
-        """Keeps what the benchmark said on stderr."""
+        """Append the benchmark's stderr to the log."""
         with suppress(OSError), (self.run_dir / "log").open("a") as log:
             log.write(f"--- {cell.benchmark}: {cell.stack.name}\n")
             log.write((self.run_dir / "err").read_text("utf-8", "replace"))
@@ -485,30 +488,30 @@ class _Study:
         number = step.cell
         assert number is not None
         self.failed[number] += 1
-        said = [
+        messages = [
             line.strip()
             for name in ("err", "out")
             for line in (self.run_dir / name).read_text("utf-8", "replace").splitlines()
             if re.search(r"error|cannot|fail|refused|not allowed|no such|denied", line, re.IGNORECASE)
         ]
-        last = said[0] if said else self.words.get(number, "it said nothing of it")
+        message = messages[0] if messages else self.words.get(number, "it printed no message")
         how = (
-            f"did not end within {self.request.limit_s:g} s, and was ended"
+            f"did not end within {self.request.limit_s:g} s, and was killed"
             if status == run_trace.TOO_LONG
             else f"ended with exit status {status}"
         )
-        self.words[number] = last
+        self.words[number] = message
         self.warn(
             "io.run_failed",
             f"{cell.benchmark}, {cell.stack.name}{f' on {cell.cluster}' if cell.cluster else ''}: "
             f"a run {'with' if step.traced else 'without'} the tracer {how}: "
-            f"{last[:300]}",
+            f"{message[:300]}",
             "try its command alone: --dry-run shows it",
         )
 
 
 def measure(request: Request, progress: Progress) -> Measured:
-    """Runs the study, and makes its dataset, however it ended.
+    """Run the study, and make its dataset, however the study ended.
 
     Raises
     ------
@@ -578,9 +581,11 @@ def measure(request: Request, progress: Progress) -> Measured:
 
 
 def _nothing(study: _Study) -> EnvironmentFailure:
-    said = next((words for words in study.words.values() if words), "its budget was too short for one run")
+    reason = next(
+        (message for message in study.words.values() if message), "its budget was too short for one run"
+    )
     return EnvironmentFailure(
         "io.nothing_measured",
-        f"no run of the study succeeded: {said}",
+        f"no run of the study succeeded: {reason}",
         "try its command alone: --dry-run shows it",
     )

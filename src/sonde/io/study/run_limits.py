@@ -1,8 +1,7 @@
-"""What a place and a network can do alone: sequential direct writing and reading, and bytes through one connection.
+"""Measure a place and a network alone: sequential direct writing and reading, and bytes through one connection.
 
-Beside these a study's rates are read. fio measures the disk where it is on PATH, else a plain loop of our own does;
-both have as many writers as the study has ranks, each with a file of its own.
-"""
+These limits are the reference for a study's rates. fio measures the disk if it is on PATH, otherwise a simple loop of
+our own; both use as many writers as the study has ranks, each with its own file."""
 
 from __future__ import annotations
 
@@ -32,16 +31,14 @@ if TYPE_CHECKING:
     from sonde.cluster import Cluster
 
 PIECE = 1 << 20  # B of one call
-MOST_S = 1.0  # of writing, and of reading
-MOST_BYTES = (
-    256 << 20
-)  # of all writers, whatever the study writes: less is moved before clocks can tell how fast
-ROOM = 64 << 20  # B that are left free
-LEAST_S = 0.02  # of fio's jobs: it counts milliseconds
+MOST_S = 1.0  # duration of writing, and of reading
+MOST_BYTES = 256 << 20  # total of all writers, independent of the study: enough to measure a rate
+ROOM = 64 << 20  # B that stay free
+LEAST_S = 0.02  # minimum duration of fio's jobs: it counts milliseconds
 LOOP, CACHED, FIO, SOCKET = "a plain loop", "a plain loop through the page cache", "fio", "one TCP connection"
 _FIO_S = 60.0
 
-# In a node of a cluster: says its port, takes what comes, says bytes and seconds.
+# Runs in a node of a cluster: prints its port, receives the data, prints bytes and seconds.
 _TAKES = """
 import socket, sys, time
 server = socket.create_server((sys.argv[1], 0))
@@ -67,7 +64,7 @@ link.close()
 
 @dataclass(frozen=True)
 class Limit:
-    """What was measured: "write", "read" or "network"; B/s; with what."""
+    """A measured limit: "write", "read" or "network"; B/s; the tool."""
 
     what: str
     rate: float
@@ -75,12 +72,12 @@ class Limit:
 
 
 def prefix(what: str) -> str:
-    """How the names of folders begin that are made in a place; `sweep` knows by it whose they are."""
+    """The prefix of folders that are created in a place; `sweep` identifies their owners by it."""
     return f".sonde-{what}-{socket.gethostname()}-{os.getpid()}-"
 
 
 def sweep(place: Path) -> None:
-    """Removes folders that studies of this host left in a place when they were killed; the caller's own alone."""
+    """Remove folders that killed studies of this host left in a place; only the caller's own folders."""
     with suppress(OSError), Folder(place) as there:
         for name in fnmatch.filter(there.names(), f".sonde-*-{socket.gethostname()}-*-*"):
             pid = name.split("-")[-2]
@@ -124,45 +121,45 @@ def _fio(program: str, folder: Path, writers: int, each: int) -> list[Limit]:
         ran = subprocess.run(
             words, capture_output=True, text=True, errors="replace", check=False, timeout=_FIO_S
         )
-        if ran.returncode:  # as on a file system without direct I/O
+        if ran.returncode:  # for example on a file system without direct I/O
             return _loop(folder, writers, each)
         try:
-            told = fio_told(ran.stdout, what)
-        except ValueError:  # of another version
+            result = parse_fio(ran.stdout, what)
+        except ValueError:  # output of an unknown version
             return _loop(folder, writers, each)
-        if told.took_s < LEAST_S:
+        if result.took_s < LEAST_S:
             return _loop(folder, writers, each)
-        found.append(Limit(what, told.rate, FIO))
-        # What was not written in time, fio would write now before it reads.
-        each = max(PIECE, told.moved // writers // PIECE * PIECE)
+        found.append(Limit(what, result.rate, FIO))
+        # fio would write the part that was not written in time before it reads.
+        each = max(PIECE, result.moved // writers // PIECE * PIECE)
     return found
 
 
 @dataclass(frozen=True)
-class Told:
-    """What fio says of its jobs: B/s, B in all, and how long the longest took."""
+class FioResult:
+    """The results of fio's jobs: B/s, B in all, and the duration of the longest."""
 
     rate: float
     moved: int
     took_s: float
 
 
-def fio_told(text: str, what: str) -> Told:
-    """What `fio --output-format=json` printed; fio may say something in front. Source: fio(1), JSON output.
+def parse_fio(text: str, what: str) -> FioResult:
+    """Parse the output of `fio --output-format=json`; fio may print messages before it. Source: fio(1), JSON output.
 
     Raises
     ------
-    ValueError  it is something else.
+    ValueError  the text is something else.
     """
     try:
         jobs = [job[what] for job in json.loads(text[text.index("{") :])["jobs"]]
-        return Told(
+        return FioResult(
             float(sum(float(job["bw_bytes"]) for job in jobs)),
             int(sum(job["io_bytes"] for job in jobs)),
             float(max(job["runtime"] for job in jobs)) * 1e-3,
         )
     except (KeyError, TypeError, OverflowError, RecursionError) as error:
-        raise ValueError(f"it is not what fio says: {error}") from None
+        raise ValueError(f"this is not the output of fio: {error}") from None
 
 
 def _loop(folder: Path, writers: int, each: int) -> list[Limit]:
@@ -170,13 +167,13 @@ def _loop(folder: Path, writers: int, each: int) -> list[Limit]:
     for what in ("write", "read"):
         rate, direct = _move(folder, what, writers, each, direct)
         found.append(Limit(what, rate, LOOP if direct else CACHED))
-    if not direct:  # told of both alike
+    if not direct:  # both limits get the same description
         found = [Limit(limit.what, limit.rate, CACHED) for limit in found]
     return found
 
 
 def _move(folder: Path, what: str, writers: int, each: int, direct: bool) -> tuple[float, bool]:
-    """B/s, and whether it was direct: a file system may not know how."""
+    """The rate, B/s, and whether it was direct: a file system may not support that."""
     files = [folder / f"{k}" for k in range(writers)]
     flags = os.O_RDWR | os.O_CREAT if what == "write" else os.O_RDONLY
     descriptors: list[int] = []
@@ -194,7 +191,7 @@ def _move(folder: Path, what: str, writers: int, each: int, direct: bool) -> tup
         ready = threading.Barrier(writers + 1)
 
         def work(k: int) -> None:
-            with mmap.mmap(-1, PIECE) as piece:  # aligned, as direct I/O wants it
+            with mmap.mmap(-1, PIECE) as piece:  # aligned for direct I/O
                 ready.wait()
                 until = time.monotonic() + MOST_S
                 try:
@@ -233,7 +230,7 @@ def _move(folder: Path, what: str, writers: int, each: int, direct: bool) -> tup
 
 
 def network(cluster: Cluster) -> list[Limit]:
-    """Bytes a second through one connection from the first node to the second; none where there is only one.
+    """The rate of one connection from the first node to the second, B/s; [] if there is only one node.
 
     Raises
     ------
@@ -253,20 +250,20 @@ def network(cluster: Cluster) -> list[Limit]:
         try:
             port = server.stdout.readline().strip() if server.stdout else ""
             cluster.run(0, [*python, _SENDS, address, port, str(MOST_S)], timeout_s=30)
-            told, _ = server.communicate(timeout=30)
-            taken, took = told.split()
-            return [Limit("network", int(taken) / float(took), SOCKET)]
+            printed, _ = server.communicate(timeout=30)
+            received, took = printed.split()
+            return [Limit("network", int(received) / float(took), SOCKET)]
         except (ValueError, ZeroDivisionError, subprocess.TimeoutExpired, SondeError) as error:
             server.sweep()
             raise EnvironmentFailure(
                 "io.no_network",
-                f"no byte went from {cluster.hostname(0)} to {cluster.hostname(1)}: {error}",
+                f"no data arrived from {cluster.hostname(0)} at {cluster.hostname(1)}: {error}",
                 "leave the raw limits out with --no-limits",
             ) from None
 
 
 def file_system(place: Path) -> str:
-    """What a folder is on: "ext4 on /dev/vda". Source: proc(5), mountinfo."""
+    """The file system of a folder: "ext4 on /dev/vda". Source: proc(5), mountinfo."""
     try:
         device = os.stat(place).st_dev
         number = f"{os.major(device)}:{os.minor(device)}"

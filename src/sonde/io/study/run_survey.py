@@ -1,4 +1,4 @@
-"""The quick form of the io room: an IOR-like benchmark, traced and not, on this host, beside its disk alone."""
+"""The quick survey of the io room: an IOR-like benchmark, traced and untraced, on this host, and its disk alone."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from sonde.core.launch.measured import Measured
 
 WORKLOAD = "ior:-a MPIIO -c -t 1m -e"
-BLOCK_BYTES = 8 << 20  # of each rank: enough to be cut up, and written in little time
+BLOCK_BYTES = 8 << 20  # for each rank: enough to be split, and quick to write
 TRACED_ROUNDS = (
     2  # to see the layers; the rest of the budget is for rates, which runs without the tracer tell
 )
-LEAST_S = 1.0  # below, not even one run fits: starting two ranks and making a trace a dataset takes that long
+LEAST_S = 1.0  # below this not even one run fits: starting two ranks and making a dataset of a trace takes that long
 
 
 class IoSurvey(SurveyEntry):
-    """The quick form of io."""
+    """The quick survey of io."""
 
     weight = 0.6
     spread = 2.0
@@ -50,8 +50,8 @@ class IoSurvey(SurveyEntry):
         if left_s < LEAST_S:
             raise UsageError(
                 "io.budget_too_short",
-                f"{left_s:.1f} s have no time for one run of a benchmark",
-                "give more with --budget",
+                f"{left_s:.1f} s are too short for one run of a benchmark",
+                "use a longer --budget",
             )
         layers = run_maps.chosen((), (), False)
         cells = study_plan.cells_of(
@@ -81,7 +81,7 @@ class IoSurvey(SurveyEntry):
         from sonde.io.study import verdict
 
         summary = tree["summary"].to_dataset().load()
-        # How fast a disk is, is no fault of the machine's: `check` must not fail for it.
+        # The speed of a disk is no fault of the machine: `check` must not fail because of it.
         return Judgement(verdict.sentence(summary), (), verdict.sound(summary))
 
     def compare(self, before: xr.DataTree, now: xr.DataTree, names: tuple[str, str]) -> Compared:

@@ -1,7 +1,7 @@
-"""Datasets of kind `study`: what `sonde io study` measured. ARCHITECTURE.md, "io/1", has the table in words.
+"""Datasets of kind `study`, the results of `sonde io study`. ARCHITECTURE.md, "io/1", describes the table.
 
-Each finished run leaves a block file of its own, `run-00007.blk`: its header says what ran and how it went, a record
-says what of a function there was. So what was finished is kept however the study ends.
+Each finished run leaves its own block file, `run-00007.blk`: its header describes the run and its result, a record
+describes a function. So finished runs are stored however the study ends.
 """
 
 from __future__ import annotations

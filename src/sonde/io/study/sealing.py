@@ -1,4 +1,4 @@
-"""How records of block files become datasets of io/1 that are studies: layout, place, analysis."""
+"""Turn records of block files into datasets of io/1 that are studies: layout, placement, analysis."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ _CELL_KEYS = tuple(name.removeprefix("cell_") for name in OF_CELL)
 
 @dataclass
 class StudyLayout(Layout):
-    """Layout of a study, with what place() needs besides."""
+    """The layout of a study, with further data that place() needs."""
 
     rows: dict[str, int] = field(default_factory=dict)  # file -> run
     numbers: dict[tuple[str, str], int] = field(default_factory=dict)  # layer, name -> function
@@ -89,7 +89,7 @@ class StudySchema:
         return [""]
 
     def layout(self, plan: Mapping[str, Any], files: Sequence[BlockFile], part: str) -> StudyLayout:
-        """A row a run, a column a function that any run called.
+        """One row for each run, one column for each function that any run called.
 
         Raises
         ------
@@ -99,8 +99,8 @@ class StudySchema:
             if file.header.get("what") not in ("run", "limit"):
                 raise DataError(
                     "io.not_study_blocks",
-                    f"{file.path.name} is not of a study",
-                    "keep the files of one run in its folder, and only these",
+                    f"{file.path.name} is not from a study",
+                    "keep only the files of one run in its folder",
                 )
         runs = [file for file in files if file.header["what"] == "run"]
         limits = [file.header for file in files if file.header["what"] == "limit"]
@@ -161,9 +161,9 @@ class StudySchema:
             made.warnings.append(
                 Warning(
                     "io.cell_without_data",
-                    f"{len(lacking)} of {len(cells)} cells have no rate, as no run of them without the tracer "
-                    f"succeeded: {named}",
-                    "give more time with --budget; of a failed command the warnings have the last words",
+                    f"{len(lacking)} of {len(cells)} cells have no rate, because no run of them without the "
+                    f"tracer succeeded: {named}",
+                    "use a longer --budget; the warnings have the last message of each failed command",
                 )
             )
         return made
@@ -198,13 +198,13 @@ class StudySchema:
         return analyse(raw)
 
     def tables(self, tree: xr.DataTree) -> Tables:
-        """The declared variables and root attributes, which `dataset.open` holds a file against."""
+        """The declared variables and root attributes, which `dataset.open` checks a file against."""
         from sonde.io.study.analyse import SUMMARY
 
         return {"raw": RAW, "summary": SUMMARY, "": ATTRIBUTES}
 
     def validate(self, tree: xr.DataTree) -> list[Finding]:
-        """What is wrong with a dataset; [] for a valid one."""
+        """The errors in a dataset; [] for a valid one."""
         return described.check("io", "/raw", tree["raw"].to_dataset(), RAW) if "raw" in tree.children else []
 
 
@@ -213,7 +213,7 @@ def _column(what: Described, values: Sequence[Any]) -> np.ndarray:
         texts = np.empty(len(values), object)
         texts[:] = [str(value) for value in values]
         return texts
-    # JSON has no NaN: what is not known is null.
+    # JSON has no NaN: an unknown value is null.
     return np.array([np.nan if value is None else value for value in values], np.dtype(what.dtype))
 
 

@@ -1,4 +1,4 @@
-"""What a study says in words, tables and JSON. Pure: from /summary alone."""
+"""The verdict, tables and data of a study. Pure: from /summary alone."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     import xarray as xr
 
 FUNCTIONS_SHOWN = 10
-NAMES_SHOWN = 6  # of a layer's functions
-COLUMNS_SHOWN = 3  # configurations beside each other on a terminal
+NAMES_SHOWN = 6  # of a layer
+COLUMNS_SHOWN = 3  # configurations side by side on a terminal
 LONGEST_HEAD = 12  # of a configuration's name at the head of a column
 SLOWED = "Slowdown of the benchmark's I/O by the tracer"
 SPENT = "Time of a rank in functions themselves"
 VERBS = {"write": "writes", "read": "reads"}
-SLOWS = 1.1  # times as long under the tracer, from which on it may hide what configurations differ by
-WIDEST = 4.0  # an interval whose ends are further apart tells nothing, and is not drawn
+SLOWS = 1.1  # slowdown by the tracer from which on it may hide differences between configurations
+WIDEST = 4.0  # an interval with a wider ratio of its ends is too uncertain to draw
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Cells as benchmarks by configurations: which cell stands where, -1 for none."""
+    """Cells as benchmarks by configurations: the cell at each place, -1 for none."""
 
     benchmarks: tuple[str, ...]
     configurations: tuple[str, ...]
@@ -41,14 +41,14 @@ class Grid:
 
 
 def grid(summary: xr.Dataset) -> Grid:
-    """A configuration is a stack, and where there are several a place and a cluster."""
+    """Arrange cells. A configuration is a stack, and a place and a cluster if there are several."""
     columns = [
         [str(value) for value in summary[f"cell_{name}"].values] for name in ("stack", "place", "cluster")
     ]
     stacks, places, clusters = columns
     several_places, several_clusters = len(set(places)) > 1, len(set(clusters)) > 1
     ios, hints = ([str(value) for value in summary[f"cell_{name}"].values] for name in ("io", "hints"))
-    if len(set(ios)) == 1 and len(set(hints)) > 1:  # what all have needs no word
+    if len(set(ios)) == 1 and len(set(hints)) > 1:  # a part that all have in common is left out
         stacks = [text.replace(",", ", ") or "no hints" for text in hints]
     names = []
     for stack, place, cluster in zip(stacks, places, clusters):
@@ -63,7 +63,7 @@ def grid(summary: xr.Dataset) -> Grid:
 
 
 def name_of(summary: xr.Dataset, cell: int) -> str:
-    """A cell's configuration."""
+    """The name of a cell's configuration."""
     made = grid(summary)
     return made.configurations[int(np.argwhere(made.cell == cell)[0][1])]
 
@@ -74,7 +74,7 @@ def rate_text(rate: float) -> str:
 
 
 def _ends_text(rate: float, low: float, high: float) -> str:
-    """ "532 to 884", in the unit that `rate_text` gives the rate."""
+    """ "532 to 884", in the unit of `rate_text`."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return "–"
     unit = 1.0
@@ -96,7 +96,7 @@ def _factor(value: float) -> str:
 
 
 def settled(summary: xr.Dataset) -> list[tuple[float, int, int]]:
-    """Differences from the baseline that are told apart and matter: (ratio, cell, direction), the surest first."""
+    """Significant and relevant differences from the baseline: (ratio, cell, direction), the surest first."""
     ratio, low, high = (summary[f"ratio{end}"].values for end in ("", "_low", "_high"))
     found = [
         (float(ratio[cell, d]), cell, d)
@@ -106,7 +106,7 @@ def settled(summary: xr.Dataset) -> list[tuple[float, int, int]]:
     ]
 
     def least(one: tuple[float, int, int]) -> float:
-        """How far the interval's nearer end is from no difference."""
+        """The distance of the interval's nearer end from no difference."""
         return min(abs(math.log(float(end[one[1], one[2]]))) for end in (low, high))
 
     return sorted(found, key=least, reverse=True)
@@ -123,51 +123,51 @@ def sentence(summary: xr.Dataset) -> str:
             faster, slower, ratio, low, high = slower, faster, 1 / ratio, 1 / high, 1 / low
         more = f"; {counted(len(found) - 1, 'more difference')}, below" if len(found) > 1 else ""
         return (
-            f"{summary['cell_benchmark'].values[cell]}: {faster} {VERBS[DIRECTIONS[d]]} {_factor(ratio)} times as fast "
-            f"as {slower} (95 %: {_between(low, high, _factor)}){more}"
+            f"{summary['cell_benchmark'].values[cell]}: {faster} {VERBS[DIRECTIONS[d]]} {_factor(ratio)} "
+            f"times as fast as {slower} (95 %: {_between(low, high, _factor)}){more}"
         )
     if len(made.configurations) > 1:
         others = len(made.configurations) - 1
         return (
-            f"no difference of more than {format_share(MATTERS, trim=True)} is settled between "
-            f"{made.configurations[0]} and {made.configurations[1] if others == 1 else f'{others} others'}, in "
-            f"{len(made.benchmarks)} benchmark{'s' * (len(made.benchmarks) > 1)}"
+            f"no significant difference of more than {format_share(MATTERS, trim=True)} between "
+            f"{made.configurations[0]} and {made.configurations[1] if others == 1 else f'{others} others'}, "
+            f"in {len(made.benchmarks)} benchmark{'s' * (len(made.benchmarks) > 1)}"
         )
-    told = [
+    rates = [
         f"{VERBS[name]} {rate_text(float(summary['rate'].values[0, d]))}"
         for d, name in enumerate(DIRECTIONS)
         if math.isfinite(summary["rate"].values[0, d])
     ]
-    verdict = f"{made.benchmarks[0]}: {made.configurations[0]} {' and '.join(told) or 'told no rate'}"
-    if (
-        summary["traced_runs"].values.any() or summary["failed_runs"].values.any()
-    ):  # of those there are warnings
+    verdict = f"{made.benchmarks[0]}: {made.configurations[0]} {' and '.join(rates) or 'has no rate'}"
+    if summary["traced_runs"].values.any() or summary["failed_runs"].values.any():  # warnings report these
         return verdict
-    return f"{verdict}; no run was traced: a longer --budget says where its time goes"
+    return f"{verdict}; no run was traced: a longer --budget shows where its time goes"
 
 
 def sound(summary: xr.Dataset) -> bool:
-    """Whether every cell that is compared has what an interval needs."""
+    """Whether every compared cell has enough runs for an interval."""
     compared = len(grid(summary).configurations) > 1
     return bool((summary["runs"].values >= (LEAST_ROUNDS if compared else 2)).all())
 
 
 def warnings(summary: xr.Dataset) -> list[Warning]:
-    """What a reader of the numbers must know, as far as /summary alone tells."""
+    """Warnings for a reader of the numbers, as far as /summary alone supports them."""
     runs = summary["runs"].values
     found = _hidden(summary)
     if not sound(summary) and runs.any():
         few = (
-            f"cells have {_span(runs)} run{'s' * bool(runs.max() != 1)}, and ratios have an interval from "
-            f"{LEAST_ROUNDS} on"
+            f"cells have {_span(runs)} run{'s' * bool(runs.max() != 1)}; intervals of ratios need "
+            f"{LEAST_ROUNDS}"
         )
-        more = f"give more time with --budget, fewer cells, or a smaller --size; --repetitions {LEAST_ROUNDS} or more"
+        more = (
+            f"use a longer --budget, fewer cells, or a smaller --size; --repetitions {LEAST_ROUNDS} or more"
+        )
         found.insert(0, Warning("io.few_repetitions", few, more))
     return found
 
 
 def _hidden(summary: xr.Dataset) -> list[Warning]:
-    """Of each benchmark the configuration whose times in functions say most of the tracer, if any says too much."""
+    """For each benchmark a warning about the configuration that the tracer slows most, if that hides differences."""
     made = grid(summary)
     slow, low, high = (summary[f"slowdown{end}"].values for end in ("", "_low", "_high"))
     found = []
@@ -188,21 +188,22 @@ def _hidden(summary: xr.Dataset) -> list[Warning]:
         others = (
             f", and more than {_factor(SLOWS)} times as long in {len(hidden) - 1} more" if hidden[1:] else ""
         )
-        by_that = "; configurations differ by no more" if len(cells) > 1 else ""
+        by_that = "; configurations do not differ by more than that" if len(cells) > 1 else ""
         found.append(
             Warning(
                 "io.tracer_slows",
                 f"{benchmark}: under the tracer I/O takes {_factor(slow[worst])} times as long{between} in "
-                f"{made.configurations[int(np.argwhere(made.cell[b] == worst)[0][0])]}{others}{by_that}: its times in "
-                "functions are those of a slower program. Rates are without the tracer",
-                "trust calls and bytes of functions, not their times; with a larger --size the tracer costs less",
+                f"{made.configurations[int(np.argwhere(made.cell[b] == worst)[0][0])]}{others}{by_that}: "
+                "its times in functions include this slowdown. Rates are without the tracer",
+                "trust the calls and bytes of functions, not their times; with a larger --size the tracer "
+                "costs less",
             )
         )
     return found
 
 
 def _apart(summary: xr.Dataset, cells: list[int]) -> dict[int, float]:
-    """By what factor a cell's rates differ from the baseline's, as a log; of the baseline, the nearest to it."""
+    """The factor between a cell's rates and the baseline's, as a log; for the baseline, that of the nearest cell."""
     ratio = summary["ratio"].values
     logs = {
         cell: max((abs(math.log(one)) for one in ratio[cell].tolist() if one > 0), default=0.0)
@@ -214,7 +215,7 @@ def _apart(summary: xr.Dataset, cells: list[int]) -> dict[int, float]:
 
 
 def tables(summary: xr.Dataset) -> list[Table]:
-    """What stands below the verdict."""
+    """The tables below the verdict."""
     made = grid(summary)
     out = [table for b in range(len(made.benchmarks)) for table in _rates(summary, made, b)]
     if summary.sizes["place"]:
@@ -226,7 +227,7 @@ def tables(summary: xr.Dataset) -> list[Table]:
 
 
 def _rates(summary: xr.Dataset, made: Grid, benchmark: int) -> list[Table]:
-    """A table of writing and one of reading; of what was not done, none."""
+    """A table of writing and one of reading; without a table for a direction that did not occur."""
     cells = [int(cell) for cell in made.cell[benchmark] if cell >= 0]
     several = len(cells) > 1
     runs, failed = summary["runs"].values[cells], int(summary["failed_runs"].values[cells].sum())
@@ -257,35 +258,35 @@ def _span(runs: np.ndarray) -> str:
 
 
 def label(summary: xr.Dataset, made: Grid, cell: int) -> str:
-    """A configuration's name, with its number before it where tables have numbers for names."""
+    """A configuration's name, preceded by its number if tables use numbers for names."""
     column = int(np.argwhere(made.cell == cell)[0][1])
     name = made.configurations[column]
     return f"{column + 1}: {name}" if numbered(made) else name
 
 
 def numbered(made: Grid) -> bool:
-    """Whether configurations' names are too long for the heads of columns."""
+    """Whether the names of configurations are too long for the heads of columns."""
     return len(made.configurations) > 1 and max(map(len, made.configurations)) > LONGEST_HEAD
 
 
 def limits_table(summary: xr.Dataset) -> Table:
-    """What places and networks do alone, and where the benchmarks were faster than a disk."""
+    """The limits of places and networks alone, and the configurations that were faster than a disk."""
     rows = []
     for k in range(summary.sizes["place"]):
         place, cluster = str(summary["place_name"].values[k]), str(summary["place_cluster"].values[k])
         values = [rate_text(float(summary["limit"].values[k, w])) for w in range(len(LIMITS))]
         by = next((str(text) for text in summary["limit_by"].values[k] if text), "")
         rows.append((place or f"network of {cluster}", *values, by))
-    kept = [
+    cached = [
         f"{name_of(summary, cell)} {VERBS[direction]}"
         for cell in range(summary.sizes["cell"])
         for d, direction in enumerate(DIRECTIONS)
         if faster_than_disk(summary, cell, d)
     ]
     note = (
-        "Faster than the disk alone, from or into memory: "
-        f"{', '.join(dict.fromkeys(kept[:4]))}{' and more' if len(dict.fromkeys(kept)) > 4 else ''}"
-        if kept
+        "Faster than the disk alone, because of memory: "
+        f"{', '.join(dict.fromkeys(cached[:4]))}{' and more' if len(dict.fromkeys(cached)) > 4 else ''}"
+        if cached
         else ""
     )
     return Table(
@@ -298,7 +299,8 @@ def limits_table(summary: xr.Dataset) -> Table:
 
 
 def limit_of(summary: xr.Dataset, cell: int, what: str) -> tuple[float, float, float]:
-    """What the cell's place ("write", "read") or its cluster's network does alone, and the interval; NaN: not known."""
+    """The rate of the cell's place ("write", "read") or its cluster's network alone, and the interval; NaN if
+    unknown."""
     place, cluster = str(summary["cell_place"].values[cell]), str(summary["cell_cluster"].values[cell])
     wanted = ("", cluster) if what == "network" else (place, "")
     for k in range(summary.sizes["place"]):
@@ -309,7 +311,7 @@ def limit_of(summary: xr.Dataset, cell: int, what: str) -> tuple[float, float, f
 
 
 def faster_than_disk(summary: xr.Dataset, cell: int, direction: int) -> bool:
-    """Whether a cell's rate, all of its interval, is above what its disk does alone."""
+    """Whether the whole interval of a cell's rate is above the rate of its disk alone."""
     high = limit_of(summary, cell, DIRECTIONS[direction])
     return bool(float(summary["rate_low"].values[cell, direction]) > high[2])
 
@@ -338,21 +340,21 @@ def _slowdowns(summary: xr.Dataset, made: Grid) -> Table:
 
 
 def order_of_functions(summary: xr.Dataset, cells: list[int]) -> list[int]:
-    """Functions that cells called, by the most time in themselves in any of them."""
+    """Functions that cells called, ordered by their largest own time in any of them."""
     own = np.nan_to_num(summary["function_self_time"].values[cells]).max(axis=0, initial=0.0)
     called = np.nan_to_num(summary["function_calls"].values[cells]).max(axis=0, initial=0.0) > 0
     return [int(k) for k in np.argsort(-own, kind="stable") if called[k]]
 
 
 def _traced(summary: xr.Dataset, made: Grid, benchmark: int) -> list[int]:
-    """A benchmark's cells of whose functions something is known."""
+    """A benchmark's cells with traced runs."""
     return [int(cell) for cell in made.cell[benchmark] if cell >= 0 and summary["traced_runs"].values[cell]]
 
 
 def functions_table(
     summary: xr.Dataset, made: Grid, benchmark: int, most: int = FUNCTIONS_SHOWN, columns: int = COLUMNS_SHOWN
 ) -> Table | None:
-    """Where a rank's time went, a column a configuration; None where nothing was called."""
+    """A rank's time by function, with a column for each configuration; None if nothing was called."""
     cells = _traced(summary, made, benchmark)
     order = order_of_functions(summary, cells) if cells else []
     if not order:
@@ -377,25 +379,25 @@ def functions_table(
         rows,
         right=tuple(range(2, 2 + len(names))),
         note=_note_of_times(summary, cells)
-        + (f" And {' and '.join(left)}: in the report, --json." if left else ""),
+        + (f" And {' and '.join(left)}: in the report and in --json." if left else ""),
         names=tuple(range(2, 2 + len(names))),
     )
 
 
 def _note_of_times(summary: xr.Dataset, cells: list[int]) -> str:
-    """Of which runs times are."""
+    """The runs that the times come from."""
     runs = summary["traced_runs"].values[cells]
     return f"Medians over {_span(runs)} run{'s' * bool(runs.max() != 1)} under the tracer."
 
 
 def _heads(summary: xr.Dataset, made: Grid, cells: list[int]) -> list[str]:
-    """Configurations at the heads of columns."""
+    """The names of configurations for the heads of columns."""
     names = [name_of(summary, cell) for cell in cells]
     return [str(made.configurations.index(name) + 1) for name in names] if numbered(made) else names
 
 
 def called_table(summary: xr.Dataset, made: Grid, benchmark: int) -> Table:
-    """Which functions of each layer each configuration calls, those with most time first: the source's Figure 3."""
+    """Functions of each layer that each configuration calls, those with most time first: Figure 3 of the source."""
     cells = _traced(summary, made, benchmark)
     layer_of = summary["function_layer"].values
     rows = []
@@ -412,24 +414,24 @@ def called_table(summary: xr.Dataset, made: Grid, benchmark: int) -> Table:
         f"Functions of each layer that are called: {made.benchmarks[benchmark]}",
         ("layer", "configuration", "functions"),
         rows,
-        note="Those with most time in themselves first; all of them, and how often, are below.",
+        note="Those with the most own time first; all of them, with their counts, are below.",
     )
 
 
 def counts_table(summary: xr.Dataset, made: Grid, benchmark: int) -> Table:
-    """Every function, and how often it is called in a run, from the application's side down."""
+    """All functions and their calls in a run, from the application's side down."""
     cells = _traced(summary, made, benchmark)
     count = np.nan_to_num(summary["function_calls"].values)
     layer = summary["layer_name"].values[summary["function_layer"].values]
     rows = []
     for k in np.flatnonzero(count[cells].any(axis=0)).tolist():  # functions are in the order of layers
-        told = []
+        counts = []
         for cell in cells:
             n, moved = count[cell, k], float(summary["function_bytes"].values[cell, k])
-            told.append(
+            counts.append(
                 (f"{n:g}" + (f" × {format_size(round(moved / n))}" if moved > 0 else "")) if n > 0 else ""
             )
-        rows.append((str(layer[k]), str(summary["function_name"].values[k]), *told))
+        rows.append((str(layer[k]), str(summary["function_name"].values[k]), *counts))
     heads = _heads(summary, made, cells)
     return Table(
         f"Calls of all ranks in a run: {made.benchmarks[benchmark]}",
@@ -441,7 +443,7 @@ def counts_table(summary: xr.Dataset, made: Grid, benchmark: int) -> Table:
 
 
 def values(summary: xr.Dataset) -> dict[str, Any]:
-    """The same as data: `cells`, `limits`."""
+    """The study as data: `cells`, `limits`."""
     return {
         "ranks": int(summary.attrs.get("ranks", 0)) or None,
         "cells": [_cell_value(summary, cell) for cell in range(summary.sizes["cell"])],

@@ -1,1 +1,1 @@
-"""What a trace says: datasets of traces, their analysis, findings, verdicts and figures."""
+"""Datasets of traces, their analysis, findings, verdicts and figures."""

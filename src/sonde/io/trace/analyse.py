@@ -1,10 +1,9 @@
-"""/raw of io/1 to /summary: where the time went, layer by layer. Pure.
+"""Compute /summary of io/1 from /raw: where the time went, layer by layer. Pure.
 
-Everything comes from one walk over the calls of each thread, which `nesting` puts into each other by their times. A
-node is a path of calls: a function, called within another, called within …; the other tables are sums over calls.
-Two things do not follow from nesting: which work of a server was for which call of a client, which `server_work` joins
-before, and what ranks waited for in collective calls, which `collective_io` adds after.
-"""
+Everything comes from one pass over the calls of each thread, which `nesting` nests by their times. A node is a path of
+calls: a function, called within another, called within …; the other tables are sums over calls. Two things do not
+follow from nesting: which work of a server was for which call of a client, which `server_work` joins before the pass,
+and the waiting of ranks in collective calls, which `collective_io` adds after it."""
 
 from __future__ import annotations
 
@@ -29,16 +28,17 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _NAMES = ("begin", "duration", "size", "file_index", "function_index", "flags")
-CHUNK = 1 << 20  # calls that are looked at together
+CHUNK = 1 << 20  # calls that are processed together
 READ, WRITE, COPY = KINDS.index("read"), KINDS.index("write"), KINDS.index("copy")
 _DIRECTIONS = np.full(len(KINDS), -1, np.int8)
-_DIRECTIONS[[READ, WRITE, COPY]] = 0, 1, 1  # what a copy reads is counted besides
+_DIRECTIONS[[READ, WRITE, COPY]] = 0, 1, 1  # the bytes that a copy reads are counted in addition
 _MOVING = [KINDS.index(kind) for kind in ("read", "write", "copy", "sync")]
 CLOSE, MAP = KINDS.index("close"), KINDS.index("map")
 
 
 def analyse(raw: xr.Dataset) -> xr.Dataset:
-    """The tables of /summary (`trace.summary`). Memory: some 200 MB beside the tables, for any number of calls."""
+    """Compute the tables of /summary (`trace.summary`). Memory: some 200 MB in addition to the tables, for any number
+    of calls."""
     import xarray as xr
 
     served, collective = Served(raw), CollectiveIo(raw)
@@ -52,7 +52,7 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
 
 
 def _names(raw: xr.Dataset) -> dict[str, np.ndarray]:
-    """The tables that the others are read by: each function a second time, as of what is beside the program's I/O."""
+    """The tables of names, with each function a second time, for its calls outside the program's I/O."""
     tables = {name: raw[name].values for name in NAMES if name in raw}
     for name in tables:
         if raw[name].dims == ("function",):
@@ -71,17 +71,18 @@ def _names(raw: xr.Dataset) -> dict[str, np.ndarray]:
 
 
 def _called(tables: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Without functions that have no call, and the last layer, what is beside, where nothing is."""
-    kept = np.flatnonzero(tables["calls"].any(axis=0))
+    """The tables without functions that have no call, and without the last layer (outside the program's I/O) if it is
+    empty."""
+    called = np.flatnonzero(tables["calls"].any(axis=0))
     place = np.full(tables["calls"].shape[1], -1, np.int64)
-    place[kept] = np.arange(len(kept))
+    place[called] = np.arange(len(called))
     layers = len(tables["layer_name"])
-    beside = bool((tables["function_layer"][kept] == layers - 1).any())
+    beside = bool((tables["function_layer"][called] == layers - 1).any())
     out = {}
     for name, values in tables.items():
         for axis, dim in enumerate(SUMMARY[name].dims):
             if dim == "function":
-                values = values.take(kept, axis)
+                values = values.take(called, axis)
             elif dim == "layer" and not beside:
                 values = values.take(np.arange(layers - 1), axis)
         out[name] = values
@@ -91,7 +92,7 @@ def _called(tables: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _threads(raw: xr.Dataset) -> list[list[int]]:
-    """Entries of `thread` that are one thread, seen by several engines."""
+    """Entries of `thread` that are the same thread, recorded by several engines."""
     processes, numbers = raw["thread_process"].values.tolist(), raw["thread_number"].values.tolist()
     found: dict[tuple[int, int], list[int]] = {}
     for entry, key in enumerate(zip(processes, numbers)):
@@ -100,12 +101,12 @@ def _threads(raw: xr.Dataset) -> list[list[int]]:
 
 
 def _merged(raw: xr.Dataset, entries: list[int]) -> Iterator[dict[str, np.ndarray]]:
-    """Calls of one thread as all engines saw them, cut where none was under way."""
+    """Yield the calls of one thread as recorded by all engines, cut at moments when no call was under way."""
     sources = {entry: _stretches(raw, entry) for entry in entries}
     if len(sources) == 1:
         yield from sources[entries[0]]
         return
-    known = dict.fromkeys(entries, -1)  # all of an entry that began before has been taken
+    known = dict.fromkeys(entries, -1)  # every earlier call of an entry has been taken
     held: dict[str, np.ndarray] | None = None
     while sources:
         behind = min(sources, key=known.__getitem__)
@@ -126,7 +127,7 @@ def _merged(raw: xr.Dataset, entries: list[int]) -> Iterator[dict[str, np.ndarra
 def _cut(
     calls: dict[str, np.ndarray], until: int
 ) -> tuple[dict[str, np.ndarray] | None, dict[str, np.ndarray] | None]:
-    """Calls before the last moment up to `until`, ns, in which none was under way, and the others."""
+    """The calls before the last moment up to `until`, ns, at which no call was under way, and the other calls."""
     order = np.argsort(calls["begin"], kind="stable")
     begin, end = calls["begin"][order], (calls["begin"] + calls["duration"])[order]
     ends = np.maximum.accumulate(end)
@@ -146,7 +147,7 @@ def _joined(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
 
 
 def _stretches(raw: xr.Dataset, thread: int) -> Iterator[dict[str, np.ndarray]]:
-    """A thread's calls, cut where none was under way: events are in the order in which they ended."""
+    """Yield a thread's calls, cut at moments when no call was under way: events have the order in which they ended."""
     at = int(raw["thread_first"][thread])
     end = at + int(raw["thread_events"][thread])
     while at < end:
@@ -170,11 +171,11 @@ def _stretches(raw: xr.Dataset, thread: int) -> Iterator[dict[str, np.ndarray]]:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Calls of one thread, in the order in which they began; none is within a call that is not among them.
+    """Calls of one thread, in the order in which they began; none is within a call that is not in the stretch.
 
-    thread : number of the thread, as `thread` of /raw counts them. tree : which is within which
-    calls : as they were recorded, by name. function, layer : each function twice, as `Reader` has them
-    own_ns : time in each call itself, less what tracing took there
+    thread : number of the thread, as in `thread` of /raw. tree : the nesting of the calls
+    calls : as recorded, by name. function, layer : with each function twice, as in `Reader`
+    own_ns : time in each call itself, minus the cost of tracing there
     """
 
     thread: int
@@ -187,9 +188,9 @@ class Stretch:
 
 
 class Reader:
-    """All calls of a trace, put into each other, without what the tracer itself did in the kernel.
+    """All calls of a trace, nested, without what the tracer itself did in the kernel.
 
-    Each function stands there twice: as the program's, and as of what is beside its I/O, a layer of its own, the last.
+    Each function has two numbers: one for the program's I/O, and one for calls outside it, which form the last layer.
     """
 
     def __init__(self, raw: xr.Dataset) -> None:
@@ -208,7 +209,7 @@ class Reader:
         self.by_file = np.isin(of_layer, by_file)
         names = raw["layer_name"].values.astype(str)
         self.of_library = ~self.by_file & ~np.isin(of_layer, np.flatnonzero(names == "mpi"))
-        # Where MPI waits within its own I/O, it polls the sockets of its ranks. A socket has no offsets.
+        # While MPI waits within its own I/O, it polls the sockets of its ranks. A socket has no offsets.
         self.of_ranks = np.isin(of_layer, np.flatnonzero(np.isin(names, ignored_paths.BETWEEN_RANKS)))
         placed = [bool(ignored_paths.AT_OFFSET.match(str(name))) for name in raw["function_name"].values]
         self.streaming = (
@@ -222,12 +223,12 @@ class Reader:
         self.process_of = raw["thread_process"].values.astype(np.int64)
         self.cost = raw["call_cost"].values, raw["call_cost_inside"].values
         self.tracing = np.zeros(raw.sizes["process"])
-        told = "source_event" in raw
-        self.source_event = raw["source_event"].values if told else np.zeros(0, np.int64)
-        self.source_file = raw["source_file"].values if told else np.zeros(0, np.int32)
+        has_sources = "source_event" in raw
+        self.source_event = raw["source_event"].values if has_sources else np.zeros(0, np.int64)
+        self.source_file = raw["source_file"].values if has_sources else np.zeros(0, np.int32)
 
     def stretches(self) -> Iterator[Stretch]:
-        """Thread by thread, each in the order of time."""
+        """Yield the stretches of all threads, each thread in the order of time."""
         for entries in _threads(self.raw):
             for calls in _merged(self.raw, entries):
                 if (found := self._stretch(entries[0], calls)) is not None:
@@ -246,7 +247,7 @@ class Reader:
             tree = nested(calls["begin"], calls["duration"], calls["depth"])
         calls = {name: values[tree.order] for name, values in calls.items()}
         function = calls["function_index"].astype(np.int64)
-        # What is copied from a file to a socket is that file's.
+        # A copy from a file to a socket belongs to the file.
         source = self.sources(calls["event"])
         file = np.where((calls["file_index"] == UNSEEN) & (source >= 0), source, calls["file_index"])
         function += self.known * self._is_beside(tree, function, file)
@@ -254,7 +255,7 @@ class Reader:
         return Stretch(thread, process, tree, calls, function, self.layer_of[function], own_ns)
 
     def sources(self, event: np.ndarray) -> np.ndarray:
-        """The file that each of some events reads besides its own; -1 where there is none or it is unknown."""
+        """The second file that each event reads; -1 if there is none or it is unknown."""
         found = np.full(len(event), -1, np.int64)
         if len(self.source_event):
             at = np.minimum(np.searchsorted(self.source_event, event), len(self.source_event) - 1)
@@ -263,8 +264,8 @@ class Reader:
         return found
 
     def _is_beside(self, tree: Nested, function: np.ndarray, file: np.ndarray) -> np.ndarray:
-        """Calls that are no part of the program's I/O, with all within them: `sonde.io.trace.ignored_paths`."""
-        # Of a library that is traced for its I/O, what it reads is that, whoever opened it.
+        """A mask of calls outside the program's I/O, with all calls within them: `sonde.io.trace.ignored_paths`."""
+        # If a library is traced for its I/O, its reads count as I/O, whoever opened the file.
         above, between = (
             np.where(tree.parent >= 0, of[function[tree.parent]], False)
             for of in (self.of_library, self.of_ranks)
@@ -279,7 +280,8 @@ class Reader:
         return found & ~self.own[function]
 
     def _own_ns(self, process: int, tree: Nested, function: np.ndarray, flags: np.ndarray) -> np.ndarray:
-        """Time in each call itself, less what tracing took there: its own part within it, the rest around it."""
+        """Time in each call itself, minus the cost of tracing: the inner part of the call's own cost, the outer part of
+        calls within."""
         own_ns = tree.self_ns.astype(np.float64)
         inside = float(self.cost[1][process])
         around = float(self.cost[0][process]) - inside
@@ -292,12 +294,13 @@ class Reader:
         return own_ns - took
 
     def _alien(self, tree: Nested, calls: dict[str, np.ndarray]) -> np.ndarray | None:
-        """Calls within the tracer's own work, as the kernel sees its writes: not the program's. None: no such."""
+        """A mask of calls that belong to the tracer's own work, as the kernel sees its writes. None if there are
+        none."""
         own = self.own[calls["function_index"][tree.order]]
         if not own.any():
             return None
         within = np.zeros(len(own), bool)
-        # Not what a signal's handler does that comes meanwhile, which libraries between it and the kernel show.
+        # A signal handler that runs meanwhile is the program's: its calls are seen in libraries above the kernel.
         seen_by_kernel = self.engine[calls["function_index"][tree.order]] != 0
         for level in range(1, int(tree.level.max()) + 1):
             mine = np.flatnonzero((tree.level == level) & (tree.parent >= 0) & seen_by_kernel)
@@ -340,11 +343,11 @@ class _Walk(Reader):
         self.under_way: list[tuple[int, int, int, int, float]] = []
 
     def take(self, stretch: Stretch) -> None:
-        """Adds the calls of a stretch."""
+        """Add the calls of a stretch."""
         process, tree, calls = stretch.process, stretch.tree, stretch.calls
         function, layer, self_ns = stretch.function, stretch.layer, stretch.own_ns
         duration = calls["duration"].astype(np.float64)
-        # What a call that failed was asked for has gone nowhere.
+        # A failed call has moved none of the bytes that it was asked for.
         failed = (calls["flags"] & (FAILED | THROWN)) != 0
         size = np.where(failed, 0.0, np.maximum(calls["size"], 0))
         self._by_function(process, function, calls, duration, self_ns, size)
@@ -438,7 +441,7 @@ class _Walk(Reader):
         duration: np.ndarray,
         size: np.ndarray,
     ) -> None:
-        """Requests that entered a layer."""
+        """Add requests that entered a layer."""
         place = (layer, direction)
         for k, values in enumerate((np.ones(len(size)), size, duration)):
             np.add.at(self.entered[process, :, :, k], place, values)
@@ -461,10 +464,10 @@ class _Walk(Reader):
         file: np.ndarray,
         failed: np.ndarray,
     ) -> None:
-        """Failed calls that moved no data and should have. Of closes only those of files: many a program closes what it
-        has not."""
-        # A server that polls reads from its connections until one fails with EAGAIN. Where it is not known whether a
-        # descriptor is one, as of a process that was attached to, a stream's failed read has lost nothing.
+        """Count failed calls that should have moved data. Closes count only for files: many programs close handles that
+        they do not have."""
+        # A server that polls reads from its connections until a read fails with EAGAIN. If a descriptor may be a
+        # connection, as in an attached process, a stream's failed read counts as no loss.
         polled = (file < 0) & (kind == READ) & self.streaming[function % self.known]
         lost = (
             failed & (file != UNSEEN) & ~polled & (np.isin(kind, _MOVING) | ((kind == CLOSE) & (file >= 0)))
@@ -476,7 +479,7 @@ class _Walk(Reader):
     def _by_time(
         self, process: int, layer: np.ndarray, above: np.ndarray, begin: np.ndarray, duration: np.ndarray
     ) -> None:
-        """Time in each layer itself, over time: a call adds to its layer, and takes from the one around it."""
+        """Add each layer's own time over time: a call adds to its layer, and subtracts from the layer around it."""
         self._cover(process, layer, begin, duration, 1.0)
         self._cover(process, above, begin, duration, -1.0)
 
@@ -506,7 +509,7 @@ class _Walk(Reader):
         busy += sign * width * covered.reshape(-1)
 
     def tables(self) -> dict[str, np.ndarray]:
-        if self.own.any():  # the time is no layer's of the program, and is not lost
+        if self.own.any():  # this time belongs to no layer of the program, and must not get lost
             self.self_time[:, np.flatnonzero(self.own)[0]] += self.tracing
         parents = np.array([up for up, _ in self.nodes], np.int64)
         nodes = np.array([what for _, what in self.nodes], np.int64)
@@ -559,7 +562,7 @@ class _Walk(Reader):
 
 
 def _written(raw: xr.Dataset, by_file: np.ndarray) -> list[bool]:
-    """Of each file whether anything was written to it, by functions that are of files."""
+    """For each file whether functions that work on files wrote to it."""
     writes = by_file & np.isin(raw["function_kind"].values, (WRITE, COPY))
     found = np.zeros(raw.sizes["file"], bool)
     for at in range(0, raw.sizes["event"], CHUNK):
@@ -572,7 +575,7 @@ def _written(raw: xr.Dataset, by_file: np.ndarray) -> list[bool]:
 
 
 def _span(raw: xr.Dataset, begins: list[int]) -> tuple[int, int]:
-    """First begin and last end, ns."""
+    """The first begin and the last end, ns."""
     first, last = begins[0], begins[0]
     for at in range(0, raw.sizes["event"], CHUNK):
         begin = raw["begin"][at : at + CHUNK].values
@@ -582,7 +585,7 @@ def _span(raw: xr.Dataset, begins: list[int]) -> tuple[int, int]:
 
 
 def outermost(tree: Nested, layer: np.ndarray) -> np.ndarray:
-    """Calls that have none of their own layer around them, at whatever distance: what enters the layer from above."""
+    """A mask of calls without a call of their own layer at any level around them: they enter the layer from above."""
     inside = np.zeros(len(layer), np.int64)  # bits of the layers around a call
     outermost = np.ones(len(layer), bool)
     for level in range(1, int(tree.level.max()) + 1):

@@ -1,4 +1,4 @@
-"""Ticks of many processes on many hosts to one time: ns since the first process began."""
+"""Convert ticks of many processes on many hosts to one time: ns since the first process began."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from sonde.core.errors import Warning
 from sonde.io.trace.collectives import Calls, Line, line, matched
 
-# Between two readings of both clocks that are to tell how long a tick is: each is right to some 50 ns.
+# Minimum time between two readings of both clocks that give the length of a tick: each is accurate to some 50 ns.
 LEAST_NS = 1_000_000
 
 
@@ -21,19 +21,19 @@ class _Host:
     ns: list[int] = field(default_factory=list)
     began_ns: list[int] = field(
         default_factory=list
-    )  # of processes, and how much more the clock of the day said then
+    )  # begins of processes, and the offsets of the time-of-day clock at these moments
     day_ns: list[int] = field(default_factory=list)
     ns_per_tick: float = float("nan")
     zero_ticks: int = 0
     zero_ns: int = 0  # of zero_ticks, since the first process began
-    line: Line | None = None  # what it shows more than the first host's
+    line: Line | None = None  # the offset of this clock to the first host's
 
 
 class Clocks:
-    """Filled by `add`; after `settle` it converts.
+    """Filled by `add`; converts after `settle`.
 
-    Hosts are put together by their clocks of the day, which a time service keeps together to some 0.1 ms in a cluster;
-    where an MPI program made collective calls, by these (`align`), to some latencies of the network.
+    Hosts are aligned by their time-of-day clocks, which a time service keeps within some 0.1 ms in a cluster; if an MPI
+    program made collective calls, by these (`align`), to within some latencies of the network.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Clocks:
         self._shift_ns = 0
 
     def add(self, host: str, ticks: int, ns: int, utc_ns: int | None = None) -> None:
-        """One moment on a host by ticks and monotonic clock, and by its clock of the day where that was read."""
+        """Add one moment on a host: its ticks, its monotonic clock, and its time-of-day clock if that was read."""
         one = self._hosts.setdefault(host, _Host())
         one.ticks.append(ticks)
         one.ns.append(ns)
@@ -53,7 +53,7 @@ class Clocks:
             one.day_ns.append(utc_ns - ns)
 
     def settle(self, hosts: Iterable[str]) -> None:
-        """hosts: of the processes, the first being the one that the others' clocks are told against."""
+        """hosts: those of the processes; the first is the reference for the other clocks."""
         names = list(dict.fromkeys(hosts))
         self._first = names[0] if names else ""
         for name in names:
@@ -68,9 +68,9 @@ class Clocks:
                 self.warnings.append(
                     Warning(
                         "io.tick_unknown",
-                        f"{name} was traced for less than {LEAST_NS / 1e6:g} ms, too short to tell how long its "
-                        f"clock's ticks are; those of other hosts are taken, {usual:.6g} ns",
-                        "durations on it may be off by as much as processors differ",
+                        f"{name} was traced for less than {LEAST_NS / 1e6:g} ms, too short to measure the "
+                        f"length of its clock's ticks; the ticks of other hosts are used, {usual:.6g} ns",
+                        "its durations may be wrong by the difference between the processors",
                     )
                 )
             day = median_low(one.day_ns)
@@ -88,18 +88,18 @@ class Clocks:
             one.ns_per_tick = elapsed_ns / elapsed
 
     def align(self, ranks: Sequence[Calls]) -> None:
-        """Puts the hosts together by collective calls. After `settle`. ranks: all of the program, in order."""
+        """Align the hosts by collective calls. Call it after `settle`. ranks: all of the program, in order."""
         hosts = list(dict.fromkeys(one.host for one in ranks))
         if len(hosts) < 2 or (found := matched(ranks)) is None:
             return
         entries, exits = found
-        last: dict[str, np.ndarray] = {}  # to enter
-        first: dict[str, np.ndarray] = {}  # to leave
+        last: dict[str, np.ndarray] = {}  # entry
+        first: dict[str, np.ndarray] = {}  # exit
         for one, entry, leave in zip(ranks, entries, exits):
             entry_ns, leave_ns = self.ns(one.host, entry), self.ns(one.host, leave)
             last[one.host] = np.maximum(last.get(one.host, entry_ns), entry_ns)
             first[one.host] = np.minimum(first.get(one.host, leave_ns), leave_ns)
-        # The first host's clock is the one that others are told against, also where it has no rank.
+        # The first host's clock is the reference for the others, even if that host has no rank.
         base = self._first if self._first in hosts else hosts[0]
         for host in hosts:
             if host == base:
@@ -110,17 +110,17 @@ class Clocks:
                 self.warnings.append(
                     Warning(
                         "io.clocks_disagree",
-                        f"by the collective calls of the ranks the clocks of {base} and {host} cannot both have run "
-                        f"evenly; times of {host} rest on its clock of the day",
-                        "do not compare times of the two; a clock may have been set during the run",
+                        f"the collective calls of the ranks show that the clocks of {base} and {host} did "
+                        f"not both run evenly; times of {host} rely on its time-of-day clock",
+                        "do not compare times of these hosts; a clock may have been set during the run",
                     )
                 )
             else:
                 self._hosts[host].line = put
-        self._from_the_first()
+        self._set_zero()
 
-    def _from_the_first(self) -> None:
-        """Time zero is when the first process began, as that is known now."""
+    def _set_zero(self) -> None:
+        """Set time zero to the moment when the first process began, by the aligned clocks."""
         starts = []
         for name, one in self._hosts.items():
             if one.began_ns:
@@ -135,18 +135,17 @@ class Clocks:
         return ns if one.line is None else ns - one.line.at(np.asarray(ns))
 
     def ns(self, host: str, ticks: np.ndarray | int) -> np.ndarray:
-        """Time since the first process began, ns, as floats; of an int an array without dims."""
+        """Time since the first process began, ns, as floats; an int gives an array without dims."""
         one = self._hosts[host]
         since = np.asarray(ticks, np.uint64).astype(np.int64) - np.int64(one.zero_ticks)
         return np.asarray(self._corrected(one, since * one.ns_per_tick + one.zero_ns) - self._shift_ns)
 
     def ns_per_tick(self, host: str) -> float:
-        """How long a tick is on a host."""
+        """The length of a tick on a host, ns."""
         return self._hosts[host].ns_per_tick
 
     def offset_s(self, host: str) -> float:
-        """What its clock of the day showed more than the first host's when the first process began, s; 0 where nothing
-        tells."""
+        """The offset of its time-of-day clock to the first host's when the first process began, s; 0 if unknown."""
         put = self._hosts[host].line
         if put is None:
             return 0.0
@@ -156,11 +155,11 @@ class Clocks:
         return (shown - self._shift_ns) / 1e9
 
     def drift(self, host: str) -> float:
-        """How much faster its clock runs than the first host's, s/s; 0 where nothing tells."""
+        """The relative rate of its clock to the first host's, s/s; 0 if unknown."""
         put = self._hosts[host].line
         return put.drift if put else 0.0
 
     def error_s(self, host: str) -> float:
-        """Error of `offset_s`, s: 0 on the first host, NaN where nothing but clocks of the day tells."""
+        """Error of `offset_s`, s: 0 on the first host, NaN if only time-of-day clocks were compared."""
         put = self._hosts[host].line
         return 0.0 if host == self._first else put.error / 1e9 if put else float("nan")

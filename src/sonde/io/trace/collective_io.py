@@ -1,9 +1,10 @@
-"""What ranks do in collective reads and writes of MPI-IO: wait for each other, use the file system, or move data. Pure.
+"""How ranks spend collective reads and writes of MPI-IO: waiting for each other, in the file system, or moving data.
+Pure.
 
-One collective call is a call on each rank: the k-th on a file on all ranks that have it open. Until the last rank has
-come nobody can exchange with it; from then on a rank that is not at the file system while another rank of the call is
-waits for that, as all do for the aggregators. What is left is data on its way, and the library's own work. All that
-takes is times of calls, and clocks that agree.
+One collective call is a call on each rank: the k-th on a file on all ranks that opened it. Until the last rank has
+arrived nobody can exchange data with it. From then on, a rank outside the file system waits while another rank of the
+call is in it, as all ranks wait for the aggregators. The rest is data transfer, and the library's own work. The method
+needs only times of calls, and clocks that agree.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ if TYPE_CHECKING:
 COLLECTIVE = re.compile(r"(_all|_ordered)(_c|_begin|_end)?(_c|_f)?_*$", re.IGNORECASE)
 LAYER = "mpiio"
 FILES = ("gfapi", "pvfs", "posix", "kernel")
-ERRORS = 10  # a call must be so many times as long as clocks may be wrong by
+ERRORS = 10  # a call must be this many times as long as the error of the clocks
 _NONE = np.zeros(0, np.int64)
 
 
 def directions(names: np.ndarray, of_layer: np.ndarray) -> np.ndarray:
-    """Of each function: 0 a collective read, 1 a collective write, -1 neither. of_layer: whether it is of MPI-IO."""
+    """For each function: 0 a collective read, 1 a collective write, -1 neither. of_layer: a mask of MPI-IO's
+    functions."""
     return np.array(
         [
             next((d for d, word in enumerate(DIRECTIONS) if word in str(name).lower()), -1)
@@ -42,7 +44,8 @@ def directions(names: np.ndarray, of_layer: np.ndarray) -> np.ndarray:
 
 
 class CollectiveIo:
-    """Takes the calls of all threads, and tells what their time was. Memory: 40 B a call, 24 B one of files within."""
+    """Collects the calls of all threads, and computes how their time was spent. Memory: 40 B a call, 24 B for a file
+    call within."""
 
     def __init__(self, raw: xr.Dataset) -> None:
         layers = raw["layer_name"].values.astype(str)
@@ -52,7 +55,7 @@ class CollectiveIo:
         self.rank = raw["process_rank"].values.astype(np.int64)
         self.processes = raw.sizes["process"]
         errors = raw["clock_error"].values
-        self.error_ns = 1e9 * float(errors.max(initial=0.0))  # NaN where nobody knows
+        self.error_ns = 1e9 * float(errors.max(initial=0.0))  # NaN if unknown
         self.calls: list[np.ndarray] = []  # process, file, direction, begin, end
         self.within: list[np.ndarray] = []  # number of the call, begin, end
         self.count = 0
@@ -65,16 +68,17 @@ class CollectiveIo:
         function: np.ndarray,
         beside: np.ndarray,
     ) -> None:
-        """Calls of a thread in the order of `tree`. function: their numbers in /raw. beside: what is no part of I/O."""
+        """Add a thread's calls in the order of `tree`. function: their numbers in /raw. beside: a mask of calls outside
+        the I/O."""
         if self.rank[process] < 0 or not (self.direction[function] >= 0).any():
             return
         known = (calls["flags"] & (ENTRY_ONLY | UNFINISHED)) == 0
         own = (self.direction[function] >= 0) & known & ~beside
-        # The outermost collective call around each call, -1 none; and whether one of files is around it.
+        # The outermost collective call around each call, -1 if there is none; and whether a file call is around it.
         root = np.full(len(function), -1, np.int64)
         files = (
             self.of_files[function] & known & ~beside & (calls["file_index"] != UNSEEN)
-        )  # not what it polls
+        )  # polling of sockets is left out
         inside = np.zeros(len(function), bool)
         for level in range(int(tree.level.max()) + 1):
             mine = np.flatnonzero(tree.level == level)
@@ -96,7 +100,7 @@ class CollectiveIo:
         self.count += len(mine)
 
     def tables(self) -> dict[str, np.ndarray]:
-        """Of `sonde.io.trace.summary`."""
+        """The tables for `sonde.io.trace.summary`."""
         found = {name: np.zeros((self.processes, len(DIRECTIONS))) for name in TIMES}
         last = np.zeros((self.processes, len(DIRECTIONS)), np.int64)
         process, file, direction, begin, end = np.concatenate(
@@ -104,29 +108,31 @@ class CollectiveIo:
         )
         place = (process, direction)
         one = self._matched(process, file, direction, begin)
-        # When the last had come, and the first left: where that is before, nobody waited for anybody.
+        # When the last rank had arrived, and the first left: if the first left earlier, no rank waited for another.
         groups = int(one.max(initial=-1)) + 1
-        told = one >= 0
+        matched = one >= 0
         arrived, left = np.full(groups, np.iinfo(np.int64).min), np.full(groups, np.iinfo(np.int64).max)
-        np.maximum.at(arrived, one[told], begin[told])
-        np.minimum.at(left, one[told], end[told])
+        np.maximum.at(arrived, one[matched], begin[matched])
+        np.minimum.at(left, one[matched], end[matched])
         longest = np.zeros(groups, np.int64)
-        np.maximum.at(longest, one[told], (end - begin)[told])
-        kept = (arrived <= left) & (longest >= ERRORS * self.error_ns)  # False of an error that is not known
-        told[told] = kept[one[told]]
-        np.add.at(found["collective_untold"], tuple(part[~told] for part in place), (end - begin)[~told])
-        if told.any():
-            parts = self._parts(one, told, begin, end, arrived)
+        np.maximum.at(longest, one[matched], (end - begin)[matched])
+        valid = (arrived <= left) & (longest >= ERRORS * self.error_ns)  # False if the error is unknown
+        matched[matched] = valid[one[matched]]
+        np.add.at(
+            found["collective_untold"], tuple(part[~matched] for part in place), (end - begin)[~matched]
+        )
+        if matched.any():
+            parts = self._parts(one, matched, begin, end, arrived)
             for name, values in parts.items():
-                np.add.at(found[name], tuple(part[told] for part in place), values[told])
-            of_last = told & (begin == arrived[one])
+                np.add.at(found[name], tuple(part[matched] for part in place), values[matched])
+            of_last = matched & (begin == arrived[one])
             np.add.at(last, tuple(part[of_last] for part in place), 1)
         return {name: values * 1e-9 for name, values in found.items()} | {"collective_last": last}
 
     def _matched(
         self, process: np.ndarray, file: np.ndarray, direction: np.ndarray, begin: np.ndarray
     ) -> np.ndarray:
-        """Which collective call each rank's call is part of; -1 where ranks made different numbers of them."""
+        """The number of the collective call of each rank's call; -1 if the ranks made different numbers of them."""
         one = np.full(len(process), -1, np.int64)
         groups = 0
         for name in np.unique(file).tolist():
@@ -143,13 +149,13 @@ class CollectiveIo:
         return one
 
     def _parts(
-        self, one: np.ndarray, told: np.ndarray, begin: np.ndarray, end: np.ndarray, arrived: np.ndarray
+        self, one: np.ndarray, matched: np.ndarray, begin: np.ndarray, end: np.ndarray, arrived: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """ns of each call; of those that are not told of it means nothing."""
+        """ns of each call; undefined for calls that are not in `matched`."""
         call, first, last = np.concatenate([np.zeros((3, 0), np.int64), *self.within], axis=1)
-        kept = told[call]
-        call, first, last = call[kept], first[kept], last[kept]
-        after = np.maximum(first, arrived[one[call]])  # of what is at the file system once all have come
+        valid = matched[call]
+        call, first, last = call[valid], first[valid], last[valid]
+        after = np.maximum(first, arrived[one[call]])  # time in the file system after the last rank's arrival
 
         def summed(values: np.ndarray) -> np.ndarray:
             return np.bincount(call, values, minlength=len(one)).astype(np.int64)
@@ -157,10 +163,10 @@ class CollectiveIo:
         files, files_after = summed(last - first), summed(np.maximum(last - after, 0))
         until = np.minimum(arrived[one], end)
         late = np.maximum(until - begin, 0) - (files - files_after)
-        # All calls' times on one line, a stretch for each collective call from its last rank's coming to its end.
+        # All collective calls on one line of time, a stretch for each from its last rank's arrival to its end.
         groups = len(arrived)
         close = np.full(groups, np.iinfo(np.int64).min)
-        np.maximum.at(close, one[told], end[told])
+        np.maximum.at(close, one[matched], end[matched])
         length = np.where(close >= arrived, close - arrived, 0) + 1
         offset = np.cumsum(length) - length - arrived
         mine = last > after
@@ -178,7 +184,7 @@ TIMES = ("collective_time", "collective_untold", "collective_files", "collective
 
 
 class _Union:
-    """The moments that some intervals cover."""
+    """The union of intervals."""
 
     def __init__(self, begin: np.ndarray, end: np.ndarray) -> None:
         order = np.argsort(begin, kind="stable")
@@ -191,7 +197,7 @@ class _Union:
         self.before = np.cumsum(self.end - self.begin) - (self.end - self.begin)
 
     def until(self, moment: np.ndarray) -> np.ndarray:
-        """How much of them lies before each moment."""
+        """The length of the union before each moment."""
         if not len(self.begin):
             return np.zeros(len(moment), np.int64)
         at = np.searchsorted(self.begin, moment, side="right") - 1

@@ -1,10 +1,9 @@
-"""How far the clocks of hosts are apart, by the collective calls of a traced MPI program.
+"""Measure how far the clocks of hosts are apart, from the collective calls of a traced MPI program.
 
-Nobody leaves a barrier before all have come. So when rank a leaves on one host, rank b of another has entered: two
-clock readings whose order is known. Each such call bounds the difference of two clocks from both sides; over a run the
-bounds leave room for few straight lines, and that room is the error. Nothing is sent for it and nothing waits.
-The idea of bounding by messages is Duda's (Duda, Harrus, Haddad, Bernard 1987), there with convex hulls.
-"""
+No rank leaves a barrier before all ranks have entered. So when rank a leaves on one host, rank b on another host has
+entered: two clock readings with a known order. Each such call bounds the difference of two clocks from both sides. Over
+a run only a few straight lines fit between the bounds, and their spread is the error. The method sends nothing and
+waits for nothing. Bounding by messages is an idea of Duda, Harrus, Haddad and Bernard (1987), who use convex hulls."""
 
 from __future__ import annotations
 
@@ -13,27 +12,29 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-# Calls that no rank leaves before all have entered, where each gives and gets something.
+# Calls that no rank leaves before all have entered, because each rank gives and gets data.
 SYNCHRONISING = ("mpi_barrier", "mpi_allreduce", "mpi_allgather", "mpi_alltoall")
 ASKING = "mpi_comm_size"
-# Rates of two clocks that a kernel keeps differ by less: adjtimex(2) slews by 500 ppm at most.
+# The rates of two clocks that a kernel adjusts differ by less: adjtimex(2) slews by 500 ppm at most.
 MOST_DRIFT = 1e-3
-# Readings of clocks are right to so much, ns: what bounds may contradict each other by.
+# Accuracy of clock readings, ns: bounds may contradict each other by this much.
 SLACK_NS = 1_000.0
-PIECES = 500  # of the run: of each the two bounds that say most
+PIECES = 500  # parts of the run; from each only the two tightest bounds are used
 
 
 def plain(symbol: str) -> str:
-    """A function's name without what Fortran compilers make of it: "MPI_BARRIER", "mpi_barrier__": "mpi_barrier"."""
+    """A function's name without the changes of Fortran compilers: "mpi_barrier" for "MPI_BARRIER" and
+    "mpi_barrier__"."""
     return symbol.lower().rstrip("_").removeprefix("p")
 
 
 @dataclass
 class Calls:
-    """Of one rank, in the order in which they ended: its synchronising calls, and what it asked of communicators.
+    """The synchronising calls of one rank, in the order in which they ended, and the sizes of communicators that it
+    queried.
 
-    begin, end : ticks. comm : 32 bits of their handles. name : number in SYNCHRONISING. ranks : of a communicator, as
-    it was told.
+    begin, end : ticks. comm : 32 bits of their handles. name : number in SYNCHRONISING. ranks : communicator -> its
+    size.
     """
 
     host: str
@@ -51,7 +52,7 @@ class Calls:
         self.name.append(name)
 
     def of_all(self, ranks: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(begin, end, name) of calls on communicators of so many ranks, in the order in which they began."""
+        """(begin, end, name) of calls on communicators with this many ranks, in the order in which they began."""
         if not self.begin:
             return np.zeros(0, np.uint64), np.zeros(0, np.uint64), np.zeros(0, np.int8)
         begin, end, comm, name = map(np.concatenate, (self.begin, self.end, self.comm, self.name))
@@ -62,9 +63,9 @@ class Calls:
 
 @dataclass(frozen=True)
 class Line:
-    """What a host's clock shows more than another's: `offset` + `drift` * t, ns, at time t of its own, ns.
+    """The offset of a host's clock to another's: `offset` + `drift` * t, ns, at time t of its own, ns.
 
-    error : the most that it is wrong by within the run, ns, if both clocks run evenly. calls : collectives it rests on.
+    error : maximum error within the run, ns, if both clocks run evenly. calls : the number of collectives used.
     """
 
     offset: float
@@ -77,9 +78,10 @@ class Line:
 
 
 def matched(calls: Sequence[Calls]) -> tuple[list[np.ndarray], list[np.ndarray]] | None:
-    """Entries and exits, ticks, of each rank, the k-th of all being one collective. calls: a rank each, all of them.
+    """Entries and exits, ticks, of each rank; the k-th of all ranks are one collective. calls: one for each rank, all
+    ranks.
 
-    They count from the first as far as all ranks made the same; None where that is nothing.
+    Collectives count from the first on, as long as all ranks made the same; None if there are none.
     """
     found = [one.of_all(len(calls)) for one in calls]
     count = min((len(begin) for begin, _, _ in found), default=0)
@@ -95,19 +97,19 @@ def matched(calls: Sequence[Calls]) -> tuple[list[np.ndarray], list[np.ndarray]]
 def line(
     first: tuple[np.ndarray, np.ndarray], second: tuple[np.ndarray, np.ndarray], from_ns: float, to_ns: float
 ) -> Line | None:
-    """The second host's clock minus the first's. None where the bounds contradict each other.
+    """The second host's clock minus the first's. None if the bounds contradict each other.
 
     Parameters
     ----------
-    first, second : (last entry, first exit) of each collective by its host's own clock, ns; as long as each other
-    from_ns, to_ns : the run by the second host's clock, ns: where the error is to hold
+    first, second : (last entry, first exit) of each collective by its host's own clock, ns; of equal length
+    from_ns, to_ns : the run by the second host's clock, ns: the error holds in this range
     """
     from scipy.optimize import linprog
 
     low, high = second[0] - first[1], second[1] - first[0]
     when = (second[0] + second[1]) / 2
-    low_at, high_at = _telling(when, -low), _telling(when, high)
-    # In units of the run's length and from its middle, so that both unknowns are of like size.
+    low_at, high_at = _tightest(when, -low), _tightest(when, high)
+    # Unknowns in units of the run's length, from its middle, so that both are of similar size.
     middle, span = (from_ns + to_ns) / 2, max(to_ns - from_ns, 1.0)
     base = float((low.max() + high.min()) / 2)
     rows = np.concatenate(
@@ -118,7 +120,7 @@ def line(
     )
     bounds = np.concatenate([-(low[low_at] - base), high[high_at] - base])
     slopes = (-MOST_DRIFT * span, MOST_DRIFT * span)
-    # The line that keeps away from all bounds furthest.
+    # The line with the largest distance to all bounds.
     away = linprog(
         [0, 0, -1],
         A_ub=np.column_stack([rows, np.ones(len(rows))]),
@@ -138,7 +140,7 @@ def line(
     ]
     if not all(one.success for pair in extremes for one in pair):
         return None
-    # Through the middle of what is possible at both ends of the run.
+    # The line through the middle of the possible range at both ends of the run.
     at_ends = [(end @ least.x + end @ most.x) / 2 for end, (least, most) in zip(ends, extremes)]
     error = max((end @ most.x - end @ least.x) / 2 for end, (least, most) in zip(ends, extremes))
     drift = (at_ends[1] - at_ends[0]) / span
@@ -146,8 +148,8 @@ def line(
     return Line(float(offset), float(drift), float(error), len(when))
 
 
-def _telling(when: np.ndarray, bound: np.ndarray) -> np.ndarray:
-    """Of each piece of the run the call whose bound is the least."""
+def _tightest(when: np.ndarray, bound: np.ndarray) -> np.ndarray:
+    """For each piece of the run, the call with the smallest bound."""
     span = max(float(when.max() - when.min()), 1.0)
     piece = np.minimum(((when - when.min()) / span * PIECES).astype(np.int64), PIECES - 1)
     order = np.lexsort((bound, piece))

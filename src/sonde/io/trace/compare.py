@@ -1,8 +1,7 @@
-"""Two traces held against each other: what took longer, and what was done differently. Pure.
+"""Compare two traces: what took longer, and what was done differently. Pure.
 
-One run of each says nothing of how much such runs differ by themselves: times are told with that word. Calls, requests
-and bytes are counts, and a difference in them is one.
-"""
+One run of each does not show how much such runs vary, so a warning goes with the times. Calls, requests and bytes are
+counts, and a difference in them is real."""
 
 from __future__ import annotations
 
@@ -18,20 +17,18 @@ from sonde.io.trace.verdict import BESIDE, traced_s
 if TYPE_CHECKING:
     import xarray as xr
 
-LEAST_SHARE = (
-    0.05  # of the traced time of either: a layer or function that takes less is not told of by its time
-)
+LEAST_SHARE = 0.05  # of the traced time of either: the time of smaller layers and functions is not reported
 FUNCTIONS_SHOWN = 12
 
 ONCE = Warning(
     "io.one_run_each",
-    "one run of each was compared; how much such runs differ by themselves is not known",
-    "trace each several times, and compare the traces of one with each other first",
+    "one run of each was compared, so the variation between such runs is unknown",
+    "trace each several times, and first compare the traces of one with each other",
 )
 
 
 def check_kinds(a: str, b: str) -> None:
-    """Refuses a trace beside a study. DataError  io.not_comparable."""
+    """Raise an error if one is a trace and the other a study. DataError  io.not_comparable."""
     if a != b:
         raise DataError(
             "io.not_comparable",
@@ -41,7 +38,7 @@ def check_kinds(a: str, b: str) -> None:
 
 
 def of_layers(summary: xr.Dataset) -> dict[str, dict[str, float]]:
-    """Title, time in itself, calls, requests and bytes of each layer that was called, by its name."""
+    """Title, own time, calls, requests and bytes of each called layer, by its name."""
     found = {}
     calls = summary["calls"].values.sum(axis=0)
     layer_of = summary["function_layer"].values
@@ -58,7 +55,7 @@ def of_layers(summary: xr.Dataset) -> dict[str, dict[str, float]]:
 
 
 def of_functions(summary: xr.Dataset) -> dict[tuple[str, str], dict[str, float]]:
-    """Time in itself, calls and bytes of each function, by layer and name; of all libraries that define it."""
+    """Own time, calls and bytes of each function, by layer and name, summed over all libraries that define it."""
     found: dict[tuple[str, str], dict[str, float]] = {}
     layers = summary["layer_name"].values[summary["function_layer"].values]
     sums = {
@@ -75,8 +72,8 @@ def of_functions(summary: xr.Dataset) -> dict[tuple[str, str], dict[str, float]]
 
 
 def findings(a: xr.Dataset, b: xr.Dataset, matters: float) -> list[Finding]:
-    """Layers in which B spends more time than A, by more than `matters` of A's and a share of the run that counts; and
-    layers that got other requests, in number or bytes, by more than that."""
+    """Layers in which B spends more time than A, by more than `matters` of A's and a relevant share of the run; and
+    layers with other requests, by more than `matters` in number or bytes."""
     titles = {str(n): str(t) for s in (a, b) for n, t in zip(s["layer_name"].values, s["layer_title"].values)}
     layers = of_layers(a), of_layers(b)
     total = max(traced_s(a), traced_s(b))
@@ -123,12 +120,12 @@ def findings(a: xr.Dataset, b: xr.Dataset, matters: float) -> list[Finding]:
 
 
 def _differs(before: dict[str, float], after: dict[str, float], matters: float) -> bool:
-    """Whether requests, or their bytes, are more or less by more than `matters`."""
+    """Whether the number of requests, or their bytes, changed by more than `matters`."""
     return any(abs(after[what] - before[what]) > matters * before[what] for what in ("requests", "bytes"))
 
 
 def sentence(a: xr.Dataset, b: xr.Dataset) -> str:
-    """How long each was in traced calls."""
+    """The time that each run spent in traced calls."""
     before, after = traced_s(a), traced_s(b)
     if before <= 0 or after <= 0:
         return f"{format_duration(after)} in traced calls instead of {format_duration(before)}"
@@ -141,7 +138,7 @@ def sentence(a: xr.Dataset, b: xr.Dataset) -> str:
 
 
 def tables(a: xr.Dataset, b: xr.Dataset) -> list[Table]:
-    """Layers side by side, and the functions whose time differs most."""
+    """A table of layers side by side, and one of the functions whose time differs most."""
     titles = {str(n): str(t) for s in (a, b) for n, t in zip(s["layer_name"].values, s["layer_title"].values)}
     layers, functions = (of_layers(a), of_layers(b)), (of_functions(a), of_functions(b))
     rows = [
@@ -152,7 +149,7 @@ def tables(a: xr.Dataset, b: xr.Dataset) -> list[Table]:
     keys = list(dict.fromkeys((*functions[0], *functions[1])))
     moved = {key: abs(_self(functions[1].get(key)) - _self(functions[0].get(key))) for key in keys}
     most = sorted(keys, key=lambda key: -moved[key])[:FUNCTIONS_SHOWN]
-    told = [
+    function_rows = [
         (key[1], key[0], *(_time(of.get(key)) for of in functions), _ratio(*(of.get(key) for of in functions)),
          *(_count(of.get(key), "calls") for of in functions))
         for key in most
@@ -167,14 +164,14 @@ def tables(a: xr.Dataset, b: xr.Dataset) -> list[Table]:
         Table(
             "Functions whose time differs most",
             ("function", "layer", "A", "B", "B/A", "calls A", "calls B"),
-            told,
+            function_rows,
             right=(2, 3, 4, 5, 6),
         ),
     ]
 
 
 def values(a: xr.Dataset, b: xr.Dataset) -> dict[str, Any]:
-    """The same as data."""
+    """The comparison as data."""
     layers = of_layers(a), of_layers(b)
     return {
         "traced_s": {"a": traced_s(a), "b": traced_s(b)},

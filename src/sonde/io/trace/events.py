@@ -1,4 +1,4 @@
-"""What the tracer's block files say: calls, names of files, threads. Laid out in native/io/record.hpp."""
+"""Parse the tracer's block files: calls, names of files, threads. The format is in native/io/record.hpp."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ RECORD = np.dtype(
     ]
 )  # fmt: skip
 UNKNOWN = np.uint64(2**64 - 1)
-NOTE, CLOCK = 0xFFFF, 0xFFFE  # numbers of functions that are none
-CALL_NUMBERS = CLOCK  # those below are calls
+NOTE, CLOCK = 0xFFFF, 0xFFFE  # function numbers with a special meaning
+CALL_NUMBERS = CLOCK  # smaller numbers are calls
 OWN = 0xFFFD  # the tracer's own work
 
 FAILED, THROWN, ENTRY_ONLY, UNFINISHED = 1, 2, 4, 16  # flags of a record
@@ -30,19 +30,19 @@ FLAGS = {
 
 
 def folded(handle: np.ndarray) -> np.ndarray:
-    """Handles in 32 bits, as records have them: `folded` of native/io/record.hpp."""
+    """Handles in 32 bits, as in records: `folded` of native/io/record.hpp."""
     low, high = handle.astype("<u4"), (handle >> np.uint64(32)).astype("<u4")
     return low ^ (high * np.uint32(0x9E3779B1))
 
 
-PIECE = 1 << 16  # records that are looked at together
-# Between a note and its call: what the tracer did for itself where a block was full, calls that a signal's handler made
+PIECE = 1 << 16  # records that are processed together
+# Records between a note and its call: the tracer's own work when a block was full, and calls of a signal handler
 NEAR = 64
 
 
 @dataclass(frozen=True)
 class Note:
-    """A file that was opened. call : position of the call among a piece's; handle : folded, as records have it."""
+    """A file that was opened. call : position of the call among a piece's; handle : folded, as in records."""
 
     call: int
     handle: int
@@ -51,7 +51,8 @@ class Note:
 
 @dataclass(frozen=True)
 class Clock:
-    """One moment by both clocks. thread : its number where it goes on from the call at `call`, 0 where none begins."""
+    """One moment by both clocks. thread : the number of the thread that continues from the call at `call`; 0 if none
+    begins."""
 
     call: int
     thread: int
@@ -69,21 +70,22 @@ class Piece:
 
 
 def pieces(blocks: Iterable[np.ndarray]) -> Iterator[Piece]:
-    """The records of a block file, told apart. blocks: as BlockFile gives them; no note goes over a block's end.
+    """The records of a block file, separated into calls, notes and clocks. blocks: from BlockFile; no note crosses a
+    block's end.
 
     A note and its call are always in one piece.
     """
-    held: list[np.ndarray] = []
+    waiting: list[np.ndarray] = []
     count = 0
     for block in blocks:
-        held.append(block)
+        waiting.append(block)
         count += len(block)
         if count >= PIECE:
-            piece, rest = _piece(np.concatenate(held))
-            held, count = ([rest] if len(rest) else []), len(rest)
+            piece, rest = _piece(np.concatenate(waiting))
+            waiting, count = ([rest] if len(rest) else []), len(rest)
             yield piece
-    if held:
-        records = np.concatenate(held)
+    if waiting:
+        records = np.concatenate(waiting)
         piece, rest = _piece(records)
         if len(rest):  # names of files whose calls are lost
             piece, _ = _piece(records, cut=False)
@@ -91,7 +93,7 @@ def pieces(blocks: Iterable[np.ndarray]) -> Iterator[Piece]:
 
 
 def _piece(records: np.ndarray, cut: bool = True) -> tuple[Piece, np.ndarray]:
-    """cut: a note whose call is not there is left for the next piece, which has it, with all behind it."""
+    """cut: a note whose call is missing goes to the next piece, which has the call, with all records after the note."""
     numbers = records["function"]
     special = np.flatnonzero(numbers >= CALL_NUMBERS)
     is_call = numbers < CALL_NUMBERS
@@ -106,8 +108,8 @@ def _piece(records: np.ndarray, cut: bool = True) -> tuple[Piece, np.ndarray]:
         is_call[at] = False
         record = records[at]
         if numbers[at] == CLOCK:
-            told = Clock(calls, int(record["size"]), int(record["begin"]), int(record["end"]))
-            clocks.append((at, told))
+            clock = Clock(calls, int(record["size"]), int(record["begin"]), int(record["end"]))
+            clocks.append((at, clock))
             continue
         length = min(int(record["size"]), (len(records) - at - 1) * RECORD.itemsize)
         text_ends = counted = at + 1 + -(-length // RECORD.itemsize)

@@ -1,4 +1,4 @@
-"""A trace in other tools' forms, event by event and in bounded memory. Pure: what is written goes to whoever asked.
+"""Convert a trace to the formats of other tools, event by event and in bounded memory. Pure: it yields the text.
 
 Chrome's trace format is a JSON object with "traceEvents"; Perfetto (ui.perfetto.dev) and chrome://tracing read it:
 https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU. A complete event has ph "X", ts and dur
@@ -27,11 +27,11 @@ COLUMNS = {
     "rank": "1", "host": "", "process": "1", "thread": "1", "layer": "", "function": "", "engine": "", "begin": "ns",
     "duration": "ns", "size": "B", "offset": "B", "request": "", "path": "", "failed": "1", "unfinished": "1",
 }  # fmt: skip
-"""Columns of a table of events, and their units. -1 where a number is not known; a request's number in hexadecimal."""
+"""Columns of a table of events, and their units. Unknown numbers are -1; request numbers are hexadecimal."""
 
 
 def rows(raw: xr.Dataset) -> Iterator[dict[str, np.ndarray]]:
-    """The events as columns, piece by piece; each piece is of one thread."""
+    """The events as columns, piece by piece; each piece is from one thread."""
     tables = {
         name: raw[name].values
         for name in (
@@ -68,7 +68,7 @@ def rows(raw: xr.Dataset) -> Iterator[dict[str, np.ndarray]]:
 
 
 class _Requests:
-    """Events that tell their request's number, in order."""
+    """The events with a request number, in order."""
 
     def __init__(self, raw: xr.Dataset) -> None:
         self.events, self.numbers = np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -81,7 +81,7 @@ class _Requests:
         return slice(*np.searchsorted(self.events, (first, first + count)).tolist())
 
     def named(self, first: int, count: int) -> np.ndarray:
-        """Of events from `first` on; "" for those that tell none."""
+        """The request numbers of events from `first` on; "" for events without one."""
         out = np.full(count, "", dtype=object)
         mine = self.within(first, count)
         out[self.events[mine] - first] = [_hex(number) for number in self.numbers[mine].tolist()]
@@ -89,7 +89,7 @@ class _Requests:
 
 
 def _hex(number: int) -> str:
-    """Of 64 bits, which are more than a number of JSON has."""
+    """A request number as text: it has 64 bits, more than a number in JSON."""
     return f"{number & 0xFFFFFFFFFFFFFFFF:x}"
 
 
@@ -100,8 +100,8 @@ def _named(paths: np.ndarray, index: np.ndarray) -> np.ndarray:
 
 
 def csv_text(raw: xr.Dataset) -> Iterator[bytes]:
-    """Comma-separated, units in the heads. A line a call: what would end a line in a name, or rule a terminal, is
-    escaped."""
+    """The events as comma-separated text, with units in the heads and a line for each call. Characters that would end a
+    line or control a terminal are escaped."""
     heads = [f"{name} ({unit})" if unit not in ("", "1") else name for name, unit in COLUMNS.items()]
     yield _lines([heads])
     for columns in rows(raw):
@@ -119,8 +119,8 @@ def _lines(records: Any) -> bytes:
 
 
 def chrome_text(raw: xr.Dataset) -> Iterator[bytes]:
-    """Chrome's trace format, for Perfetto: a process a rank, a track a thread, an arrow from each call for a request to
-    the next, which leads from a client to its server and back."""
+    """The events in Chrome's trace format, for Perfetto: a process for each rank, a track for each thread, and an arrow
+    from each call for a request to the next, from a client to its server and back."""
     yield b'{"displayTimeUnit":"ns","traceEvents":[\n'
     yield b",\n".join(_encoded(one) for one in _names(raw)) or _encoded(
         {"ph": "M", "name": "empty", "pid": 0}
@@ -141,7 +141,7 @@ def chrome_text(raw: xr.Dataset) -> Iterator[bytes]:
                 "failed": failed or -1,
                 "request": request or -1,
             }
-            kept = {key: value for key, value in args.items() if value != -1}
+            known_args = {key: value for key, value in args.items() if value != -1}
             event = {
                 "ph": "X",
                 "name": function,
@@ -151,7 +151,7 @@ def chrome_text(raw: xr.Dataset) -> Iterator[bytes]:
                 "ts": begin / 1e3,
                 "dur": duration / 1e3,
             }
-            pieces.append(_encoded(event | ({"args": kept} if kept else {})))
+            pieces.append(_encoded(event | ({"args": known_args} if known_args else {})))
         yield b",\n" + b",\n".join(pieces)
     for pieces in _arrows(raw):
         yield b",\n" + b",\n".join(pieces)
@@ -159,7 +159,7 @@ def chrome_text(raw: xr.Dataset) -> Iterator[bytes]:
 
 
 def _arrows(raw: xr.Dataset) -> Iterator[list[bytes]]:
-    """Flows: the first call for a request begins one, the last ends it, those between are steps."""
+    """Flow events: the first call for a request begins a flow, the last one ends it, the others are steps."""
     requests = _Requests(raw)
     begin = np.zeros(len(requests.events), np.int64)
     for at in range(0, raw.sizes["event"], PIECE) if len(begin) else ():
@@ -202,7 +202,7 @@ def _arrows(raw: xr.Dataset) -> Iterator[list[bytes]]:
 
 
 def _names(raw: xr.Dataset) -> Iterator[dict[str, Any]]:
-    """Events that name processes, and put ranks in order."""
+    """Events that name processes, and order the ranks."""
     facts = zip(*(raw[f"process_{name}"].values.tolist() for name in ("pid", "rank", "host", "program")))
     for k, (pid, rank, host, program) in enumerate(facts):
         called = f"rank {rank}" if rank >= 0 else str(program).rpartition("/")[2]

@@ -23,22 +23,22 @@ from sonde.io.trace.findings import findings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-NARROW = 0.005  # paths of calls that take a smaller share of the one around them are drawn as one
-FUNCTIONS = 6  # whose durations are drawn: as many as there are colours of lines
-FILES = 12  # told at once; NUMBERS of them behind the figures
+NARROW = 0.005  # paths with a smaller share of the time of the path around them are drawn as one
+FUNCTIONS = 6  # number of functions in the figure of durations: as many as there are colours for lines
+FILES = 12  # shown at once; NUMBERS of them in the tables behind the figures
 NUMBERS = 400
 SERVERS = 32
 LEAST_OF_CLASS = np.array([0.0, *(2.0**k for k in range(servers.CLASSES - 1))])  # B
-CHOICES = 64  # processes whose time may be looked at one by one
+CHOICES = 64  # processes that can be chosen in a figure
 
 
 def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
-    """The part of a report of one trace, or of one study.
+    """The section of a report about one trace, or about one study.
 
     Parameters
     ----------
     tree : group /summary; opened lazily
-    dataset : the file's name, for what to type next
+    dataset : the name of the file, for suggested commands
 
     Returns
     -------
@@ -86,41 +86,42 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
 
 METHODS = (
     Method(
-        "Time, and time in itself",
-        "The time of a call holds that of traced calls within it; the time in itself is what is left without "
-        "them. Each moment of a thread is in itself in one call only, so that times in themselves add up to "
-        "the traced time. It is summed over threads and ranks, and may exceed the time of the run.",
+        "Time, and own time",
+        "The time of a call includes traced calls within it; its own time does not. Each moment of a "
+        "thread belongs to the own time of one call only, so own times add up to the traced time. Times "
+        "are summed over threads and ranks, and may exceed the time of the run.",
     ),
     Method(
-        "What a layer was asked for",
-        "Reads and writes are counted where they enter a layer from above. A call that a layer makes to itself "
-        "is its own affair, and is not counted again.",
+        "Requests to a layer",
+        "Reads and writes are counted where they enter a layer from above. Calls that a layer makes to "
+        "itself are not counted again.",
     ),
     Method(
         "Paths of calls",
-        "Calls of the same functions one within another are one path. Paths are drawn as an icicle: what is "
-        "within a call stands under it, as wide as its time.",
+        "Nested calls of the same functions form one path. Paths are drawn as an icicle: calls within a "
+        "call are below it, as wide as their time.",
         "Kruskal & Landwehr, The American Statistician 37, 1983, 162-168",
     ),
 )
 
 SERVERS_METHOD = Method(
     "Servers' counters",
-    "Servers of a file system are asked before and after for what they counted: operations, bytes, and the "
-    "shortest, mean and longest duration of each. They count for all clients of the volume, and their counters "
-    "have no times of their own; so they stand beside the trace, and in none of its sums.",
+    "The counters of a file system's servers are read before and after the run: operations, bytes, and the "
+    "shortest, mean and longest duration of each. They count for all clients of the volume and contain no "
+    "points in time, so they are shown separately from the trace and are in none of its sums.",
 )
 
 
 def program(summary: xr.Dataset) -> str:
-    """The name of what was traced: of the ranks' programs, or of all where there are none, that with most I/O."""
+    """The name of the traced program: among the ranks' programs, or among all if there are no ranks, the one with most
+    I/O."""
     if not summary.sizes["process"]:
         return "nothing"
     ranks = summary["process_rank"].values >= 0
     whole, own = summary["traced_time"].values, io_time(summary)
     order = np.lexsort(
         (whole, own, ranks)
-    )  # a script that starts ranks, and what it runs first, are ranks, too
+    )  # a script that starts ranks, and what it runs first, also count as ranks
     return one_line(str(summary["process_program"].values[order[-1]]).rpartition("/")[2]) or "a program"
 
 
@@ -130,9 +131,9 @@ def io_time(summary: xr.Dataset) -> np.ndarray:
 
 
 def members(summary: xr.Dataset) -> list[tuple[int, list[int]]]:
-    """Processes that belong together: (rank, processes) for each rank, then (-1, [process]) for each other.
+    """Processes that belong together: (rank, processes) for each rank, then (-1, [process]) for each other process.
 
-    A rank may have run several programs: a script that starts it, and what that calls, have its rank, too.
+    A rank may have run several programs: the script that starts it, and what that script calls, have its rank, too.
     """
     ranks, members_ = summary["process_rank"].values.tolist(), worlds.members(summary).tolist()
     of: dict[int, list[int]] = {}
@@ -144,7 +145,7 @@ def members(summary: xr.Dataset) -> list[tuple[int, list[int]]]:
 
 
 def facts(summary: xr.Dataset) -> list[Fact]:
-    """The few numbers a reader looks for first."""
+    """The few numbers that a reader looks for first."""
     out = []
     ours = verdict.beside(summary)
     total = verdict.traced_s(summary)
@@ -161,9 +162,9 @@ def facts(summary: xr.Dataset) -> list[Fact]:
     for direction in (1, 0):
         moved = summary["request_bytes"].values[:, :, direction].sum(axis=0)
         requests = summary["requests"].values[:, :, direction].sum(axis=0)
-        told = np.flatnonzero((moved > 0) & ~ours)
-        if told.size:
-            low = int(told[-1])
+        moving = np.flatnonzero((moved > 0) & ~ours)
+        if moving.size:
+            low = int(moving[-1])
             out.append(
                 Fact(
                     f"{('read', 'written')[direction]} through {summary['layer_title'].values[low]}",
@@ -183,7 +184,7 @@ def facts(summary: xr.Dataset) -> list[Fact]:
 
 
 def figures(summary: xr.Dataset) -> tuple[Figure, ...]:
-    """Every figure the summary has the data for, in reading order."""
+    """All figures that the summary has data for, in reading order."""
     ways = (paths, sizes, timeline, by_rank, durations, joined_requests.figure, on_servers)
     made = (way(summary) for way in ways)
     return tuple(figure for figure in made if figure is not None)
@@ -199,12 +200,12 @@ def paths(summary: xr.Dataset) -> Figure | None:
     own, calls, moved = (summary[f"node_{name}"].values for name in ("self_time", "calls", "bytes"))
     shown = ~verdict.beside(summary)
     if not own[shown[layer]].any():
-        shown[:] = True  # a program may do nothing but start
-    kept = shown[layer]
-    # A path is as wide as the times in themselves of what is shown at it and below: these add up to the headline's.
-    time = np.where(kept, own, 0.0)
+        shown[:] = True  # the program may have done nothing but start
+    visible = shown[layer]
+    # The width of a path is the sum of the own times shown at it and below: these add up to the headline's time.
+    time = np.where(visible, own, 0.0)
     parent = summary["node_parent"].values.astype(np.int64)
-    for node in range(len(parent) - 1, -1, -1):  # a path comes after the one that it is within
+    for node in range(len(parent) - 1, -1, -1):  # a path comes after the path around it
         if parent[node] >= 0:
             time[parent[node]] += time[node]
     total = float(time[parent < 0].sum())
@@ -215,13 +216,13 @@ def paths(summary: xr.Dataset) -> Figure | None:
     above_of = parent.copy()
     within: dict[int, list[int]] = {}
     for node, above in enumerate(parent.tolist()):
-        above_of[node] = above if above < 0 or kept[above] else above_of[above]
-        if kept[node]:
+        above_of[node] = above if above < 0 or visible[above] else above_of[above]
+        if visible[node]:
             within.setdefault(int(above_of[node]), []).append(node)
     made = int(summary["calls"].values[:, shown[summary["function_layer"].values]].sum())
     root = ["all traced calls", -1, -1, total, np.nan, float(made), np.nan]
     nodes: list[list[object]] = [root]  # label, parent, hue, time, own, calls, bytes
-    waiting = [(-1, 0)]  # a path, and which of nodes it has become
+    waiting = [(-1, 0)]  # a path, and its index in nodes
     while waiting:
         above, place = waiting.pop()
         inside = within.get(above, [])
@@ -233,14 +234,14 @@ def paths(summary: xr.Dataset) -> Figure | None:
             if node in small or time[node] <= 0:
                 continue
             waiting.append((node, len(nodes)))
-            told = (time[node], own[node], calls[node], moved[node] if moved[node] > 0 else np.nan)
-            nodes.append([str(names[function[node]]), place, hue[layer[node]], *told])
+            amounts_of_node = (time[node], own[node], calls[node], moved[node] if moved[node] > 0 else np.nan)
+            nodes.append([str(names[function[node]]), place, hue[layer[node]], *amounts_of_node])
         rest = float(time[small].sum())
         if rest > 0:
-            told = (rest, np.nan, calls[small].sum(), np.nan)
-            nodes.append([f"{len(small)} others", place, -1, *told])
+            amounts_of_node = (rest, np.nan, calls[small].sum(), np.nan)
+            nodes.append([f"{len(small)} others", place, -1, *amounts_of_node])
     label, up, colour, *amounts = zip(*nodes)
-    told_as = {
+    columns_of = {
         "own": ("in itself", "s"),
         "calls": ("calls", "1"),
         "bytes": ("bytes", "B"),
@@ -253,18 +254,17 @@ def paths(summary: xr.Dataset) -> Figure | None:
             "hue": ("node", np.array(colour, np.int64)),
             "value": ("node", value),
             **{
-                name: ("node", column, {"long_name": words_, "units": unit})
-                for (name, (words_, unit)), column in zip(told_as.items(), others)
+                name: ("node", column, {"long_name": label_, "units": unit})
+                for (name, (label_, unit)), column in zip(columns_of.items(), others)
             },
         }
     )
     return Figure(
         "io-paths",
         "Where the time went, call by call",
-        "Read it downwards: what a call stands under made it, and a part is as wide as the time it took. A "
-        "part with nothing under it spent its time in itself; wide parts of another colour below it are time "
-        "that another layer took. Paths "
-        f"under {format_share(NARROW, trim=True)} of the one around them are drawn as one."
+        "Read it downwards: a call is below the call that made it, and its width is its time. A part with "
+        "nothing below it spent its time itself; wide parts of another colour below it are time in another "
+        f"layer. Paths under {format_share(NARROW, trim=True)} of the one around them are drawn as one."
         + _left_out(summary, shown)
         + _unseen(summary),
         Kind.ICICLE,
@@ -274,7 +274,7 @@ def paths(summary: xr.Dataset) -> Figure | None:
 
 
 def hues(summary: xr.Dataset) -> np.ndarray:
-    """Colour of each layer, the same in all figures: those that were called are numbered from the application down."""
+    """The colour of each layer, the same in all figures: called layers are numbered from the application down."""
     called = _called(summary)
     return np.where(called, np.cumsum(called) - 1, -1)
 
@@ -289,41 +289,37 @@ def _titles_by_hue(summary: xr.Dataset) -> tuple[str, ...]:
 
 
 def _left_out(summary: xr.Dataset, shown: np.ndarray) -> str:
-    """What is no part of the program's I/O, and how long it took. shown: layers that are drawn all the same."""
+    """A sentence about time outside the program's I/O. shown: the layers that are drawn nevertheless."""
     own = summary["layer_self_time"].values.sum(axis=0)
-    told = {
-        ignored_paths.LAYER: "in start-up and files of the system",
-        verdict.TRACER: "in what Sonde's tracer did for itself",
+    texts = {
+        ignored_paths.LAYER: "in start-up and system files",
+        verdict.TRACER: "in the work of Sonde's tracer",
     }
     names = summary["layer_name"].values.astype(str).tolist()
     found = [
         f"{format_duration(own[k])} {text}"
-        for name, text in told.items()
+        for name, text in texts.items()
         if name in names and own[k := names.index(name)] > 0
     ]
     if not found:
         return ""
     if shown.all():
-        return f" All of it is beside the program's I/O, of which there is none: {' and '.join(found)}."
+        return f" All of it is outside the program's I/O, of which there is none: {' and '.join(found)}."
     return f" Left out, here as in all totals: {' and '.join(found)}."
 
 
 def _unseen(summary: xr.Dataset) -> str:
-    """A paragraph on layers whose functions are in no library of the program: of them nothing can be seen."""
+    """A paragraph about layers with no visible function in the program."""
     none = (summary["layer_watched"].values == 0) & (summary["layer_name"].values != verdict.TRACER)
     unseen = [str(title) for title in summary["layer_title"].values[none]]
-    return (
-        f"\nNot in this program, or built so that nothing of it is seen: {', '.join(unseen)}."
-        if unseen
-        else ""
-    )
+    return f"\nNot in this program, or hidden in it: {', '.join(unseen)}." if unseen else ""
 
 
 # ---- sizes of requests ----
 
 
 def sizes(summary: xr.Dataset) -> Figure | None:
-    """Sizes of reads and writes as they enter each layer: what layers make of each other's requests."""
+    """Sizes of reads and writes as they enter each layer: how layers change the requests."""
     ours = ~verdict.beside(summary)[:, np.newaxis, np.newaxis]
     count, moved = (  # layer, direction, class
         np.where(ours, summary[name].values, 0) for name in ("request_sizes", "request_size_bytes")
@@ -331,7 +327,7 @@ def sizes(summary: xr.Dataset) -> Figure | None:
     titles, hue = [str(title) for title in summary["layer_title"].values], hues(summary)
     if "server_name" in summary:  # below all layers
         of_servers = summary["server_sizes"].values.sum(axis=0)
-        # Servers tell bytes in all, and how many requests are of a class: most are of its least size.
+        # Servers count bytes in all, and requests by class; most requests have the smallest size of their class.
         about = of_servers * LEAST_OF_CLASS
         whole = summary["server_bytes"].values.sum(axis=0)
         about = about * (whole / np.maximum(about.sum(axis=1), 1.0))[:, np.newaxis]
@@ -378,19 +374,19 @@ def sizes(summary: xr.Dataset) -> Figure | None:
             "way": list(ways),
         },
     )
-    untold = [
+    unsized = [
         titles[layer]
         for layer in np.flatnonzero(summary["requests"].values.any(axis=(0, 2)))
         if layer not in layers and ours[layer]
     ]
-    more = f" Sizes are not known of requests to {', '.join(untold)}." if untold else ""
+    more = f" The sizes of requests to {', '.join(unsized)} are unknown." if unsized else ""
     return Figure(
         "io-sizes",
-        "What each layer makes of the requests",
-        "Sizes of requests where they enter a layer, the application's side on top; a bar holds sizes from its "
-        "own up to twice that. Bars that move left from one panel to the next are requests cut into pieces, to "
-        "the right: gathered. Where the bytes of two layers differ, one reads or writes data that the other "
-        "did not ask for, or keeps some." + more,
+        "How each layer changes the requests",
+        "Sizes of requests where they enter a layer, the application's side on top; a bar holds sizes from "
+        "its own up to twice that. If bars move left from one panel to the next, requests are split; if "
+        "they move right, requests are merged. If the bytes of two layers differ, one of them reads or "
+        "writes extra data, or caches some." + more,
         Kind.STACK,
         data,
         {"x": Axis("bytes of a request"), "y": Axis("share", "%")},
@@ -406,7 +402,7 @@ def _class_name(size_class: int) -> str:
 
 
 def timeline(summary: xr.Dataset) -> Figure | None:
-    """Time in each layer itself over the run, as threads that were in it."""
+    """Own time of each layer over the run, as the number of threads in it."""
     begin = summary["bin_begin"].values
     busy = summary["busy"].values  # process, layer, bin
     parts = [layer for layer in np.flatnonzero(busy.any(axis=(0, 2)))[::-1].tolist()]
@@ -427,17 +423,17 @@ def timeline(summary: xr.Dataset) -> Figure | None:
         },
     )
     left_out = (
-        f" The {CHOICES // 2} with the most and the {CHOICES // 2} with the least time in traced calls can be "
-        "chosen."
+        f" You can choose the {CHOICES // 2} with the most and the {CHOICES // 2} with the least time in "
+        "traced calls."
         if chosen and len(chosen) < len(members(summary))
         else ""
     )
     return Figure(
         "io-timeline",
         "Time in each layer over the run",
-        "How many threads were in a layer itself at a time; where the stack is lower than their number, the "
-        "others computed or waited untraced. A stretch in one colour is a phase of the program; a layer that "
-        f"fills a whole phase is what that phase waits for.{left_out}",
+        "The number of threads in each layer itself over time; if the stack is lower than the number of "
+        "threads, the others computed or waited untraced. A stretch in one colour is a phase of the "
+        f"program; a layer that fills a whole phase limits that phase.{left_out}",
         Kind.STACK,
         data if chosen else data.isel(process=0),
         {"x": Axis("time since the first traced call", "s"), "y": Axis("threads in the layer")},
@@ -450,7 +446,7 @@ def _whom(summary: xr.Dataset) -> str:
 
 
 def _choice(summary: xr.Dataset) -> tuple[list[list[int]], list[str]]:
-    """Ranks and processes that may be looked at one by one, with their names; none where there is one only."""
+    """Ranks and processes that can be chosen in a figure, with their names; empty if there is only one."""
     groups = [mine for _, mine in members(summary)]
     if len(groups) < 2:
         return [], []
@@ -464,7 +460,7 @@ def _choice(summary: xr.Dataset) -> tuple[list[list[int]], list[str]]:
 
 
 def _names(summary: xr.Dataset, processes: Sequence[int] | np.ndarray) -> list[str]:
-    """What processes may be called, each once: by their ranks, others by their programs."""
+    """Unique names of processes: ranks by their numbers, others by their programs."""
     made: dict[str, None] = {}
     ranks = worlds.named(summary)
     for k in processes:
@@ -480,10 +476,10 @@ def _names(summary: xr.Dataset, processes: Sequence[int] | np.ndarray) -> list[s
 
 
 def by_rank(summary: xr.Dataset) -> Figure | None:
-    """Time in each layer itself, a bar a rank, or a process; of the program's I/O alone."""
+    """Own time of each layer, one bar for each rank or process; only of the program's I/O."""
     groups, each_s = members(summary), io_time(summary)
     ranks = any(rank >= 0 for rank, _ in groups)
-    if ranks:  # beside them what starts them, which has hardly any I/O of its own
+    if ranks:  # the processes that start the ranks hardly have I/O of their own
         groups = [(rank, mine) for rank, mine in groups if rank >= 0 or each_s[mine].sum() > 0]
     of_layers = np.where(verdict.beside(summary), 0.0, summary["layer_self_time"].values)
     own = np.array([of_layers[mine].sum(axis=0) for _, mine in groups])
@@ -498,11 +494,12 @@ def by_rank(summary: xr.Dataset) -> Figure | None:
         },
     )
     reading = (
-        "Bars of one height are work that is spread evenly. A rank that stands out in a low layer does the work of "
-        "others, as aggregators of collective I/O do; the others then stand out in the layer in which they wait for it."
+        "Bars of equal height mean evenly spread work. A rank that stands out in a low layer does the work "
+        "of others, as aggregators of collective I/O do; the others then stand out in the layer in which "
+        "they wait for it."
         if ranks
-        else "Which process did the I/O, and in which layer: a bar with much of a low layer moves the bytes, one with "
-        "much of a high layer prepares them or waits."
+        else "Which process did the I/O, and in which layer: a bar with much of a low layer moves the "
+        "bytes, one with much of a high layer prepares them or waits."
     )
     return Figure(
         "io-ranks",
@@ -518,7 +515,7 @@ def by_rank(summary: xr.Dataset) -> Figure | None:
 
 
 def durations(summary: xr.Dataset) -> Figure | None:
-    """Distribution of the durations of calls, of the functions that took most time in themselves."""
+    """The distribution of call durations, for the functions with the most own time."""
     counts = summary["durations"].values  # function, class
     ours = verdict.beside(summary)[summary["function_layer"].values]
     own = np.where(ours, -1.0, summary["self_time"].values.sum(axis=0))
@@ -526,8 +523,8 @@ def durations(summary: xr.Dataset) -> Figure | None:
     shown = shown[:FUNCTIONS]
     if not shown:
         return None
-    # Class k ends below 2^k ns; what took no time that the clock could tell counts as 1 ns. A curve goes from the
-    # begin of its first class to the end of its last.
+    # Class k ends below 2^k ns; durations too short for the clock count as 1 ns. A curve goes from the begin of its
+    # first class to the end of its last.
     ends = 2.0 ** np.arange(counts.shape[1]) * 1e-9
     share = np.cumsum(counts[shown], axis=1) / counts[shown].sum(axis=1, keepdims=True)
     first = np.maximum((share > 0).argmax(axis=1), 1)
@@ -550,10 +547,10 @@ def durations(summary: xr.Dataset) -> Figure | None:
     return Figure(
         "io-durations",
         "How long calls took",
-        "Of the functions with most time in themselves, calls within them included. A steep curve is a "
-        "function that always takes its time; a long way from half to all of its calls means that few of them "
-        "took most of it: storage that was asked for at last, or a wait for another rank. Durations are kept "
-        "in classes, each twice as long as the one before: a step stands at the end of its class.",
+        "For the functions with most own time, calls within them included. A steep curve is a function "
+        "that always takes the same time; a long way from half to all of its calls means that few of them "
+        "took most of it: requests that reached the storage, or a wait for another rank. Durations are "
+        "stored in classes, each twice as long as the one before: a step is at the end of its class.",
         Kind.CDF,
         data,
         {"x": Axis("duration", "s", log=True), "p": Axis("share of calls")},
@@ -564,7 +561,7 @@ def durations(summary: xr.Dataset) -> Figure | None:
 
 
 def on_servers(summary: xr.Dataset) -> Figure | None:
-    """How long each operation took on each server, by the servers' own counters."""
+    """The duration of each operation on each server, by the servers' own counters."""
     if "server_name" not in summary:
         return None
     mean = summary["server_mean"].values
@@ -592,9 +589,10 @@ def on_servers(summary: xr.Dataset) -> Figure | None:
     return Figure(
         "io-servers",
         "Operations on the servers",
-        "Mean duration of an operation on each server, and from its shortest to its longest. A server that stands "
-        "out in all operations is slow itself; in one alone, it has work that the others have not, or a file that "
-        "all want. Told by the servers' own counters, not by events: of all clients while the command ran."
+        "Mean duration of an operation on each server, and the range from its shortest to its longest. A "
+        "server that stands out in all operations is slow itself; in one alone, it has work that the "
+        "others do not have, or a file that all clients use. From the servers' own counters, not from "
+        "events: for all clients while the command ran."
         + (f" {left} more servers are left out." if left > 0 else ""),
         Kind.BAR,
         data,
@@ -604,7 +602,7 @@ def on_servers(summary: xr.Dataset) -> Figure | None:
 
 
 def functions_table(summary: xr.Dataset) -> Table:
-    """Every function with all that is known of it."""
+    """A table of all functions with all their numbers."""
     total = verdict.traced_s(summary)
     calls, failed, moved, time, own = (
         summary[name].values.sum(axis=0) for name in ("calls", "failed", "bytes", "time", "self_time")
@@ -629,8 +627,8 @@ def functions_table(summary: xr.Dataset) -> Table:
         for k in np.argsort(-own, kind="stable")[:NUMBERS].tolist()
     ]
     return Table(
-        "Functions, by the time in themselves",
-        ("function", "layer", "calls", "failed", "bytes", "time", "in itself", "share", "longest", "library"),
+        "Functions, by their own time",
+        ("function", "layer", "calls", "failed", "bytes", "time", "own time", "share", "longest", "library"),
         rows,
         right=(2, 3, 4, 5, 6, 7, 8),
         note=_more(summary.sizes["function"], NUMBERS, "functions with less time"),
@@ -638,9 +636,9 @@ def functions_table(summary: xr.Dataset) -> Table:
 
 
 def file_rows(summary: xr.Dataset) -> list[tuple[str, ...]]:
-    """For each file and direction: what each layer was asked for of it. Files with most bytes in a layer come first.
+    """For each file and direction: the requests to each layer. Files with most bytes in a layer come first.
 
-    Files of the system and of code are no row, nor are datasets within files.
+    Files of the system and of code are left out, and so are datasets within files.
     """
     requests, moved, _ = _asked_of_files(summary)
     layers = np.flatnonzero(requests.any(axis=(0, 2)))
@@ -663,9 +661,10 @@ def file_rows(summary: xr.Dataset) -> list[tuple[str, ...]]:
 
 
 def _asked_of_files(summary: xr.Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Requests and bytes of the program's own files (file, layer, direction), and which of the names are datasets.
+    """Requests and bytes of the program's own files (file, layer, direction), and a mask of the names that are
+    datasets.
 
-    HDF5 knows the datasets of its calls and not the files that these lie in: what it alone was asked of is none.
+    HDF5 knows the datasets of its calls, but not their files: names that only HDF5 used are no files.
     """
     ours = ~verdict.beside(summary)
     requests, moved = (
@@ -678,7 +677,7 @@ def _asked_of_files(summary: xr.Dataset) -> tuple[np.ndarray, np.ndarray, np.nda
 
 
 def dataset_rows(summary: xr.Dataset) -> list[tuple[str, ...]]:
-    """For each dataset of HDF5 and direction what was asked of it, those with most bytes first."""
+    """For each dataset of HDF5 and direction its requests, those with most bytes first."""
     *_, within = _asked_of_files(summary)
     hdf5 = summary["layer_name"].values == "hdf5"
     requests, moved = (summary[name].values[:, hdf5].sum(axis=1) for name in ("file_requests", "file_bytes"))
@@ -701,10 +700,10 @@ def _datasets_table(rows: list[tuple[str, ...]], most: int) -> Table:
     )
 
 
-def _not_all(there: int, most: int) -> str:
-    if there <= most:
+def _not_all(count: int, most: int) -> str:
+    if count <= most:
         return ""
-    return "All numbers, below, have more." if most < NUMBERS else _more(there, most, "rows")
+    return "All numbers, below, have more." if most < NUMBERS else _more(count, most, "rows")
 
 
 def _asked(requests: int, moved: int) -> str:
@@ -726,7 +725,8 @@ def _files_table(summary: xr.Dataset, rows: list[tuple[str, ...]], most: int) ->
     if others:
         are = "is" if others == 1 else "are"
         parts.append(
-            f"{verdict.counted(others, 'file')} of the system or of code, as .pyc and .so, {are} left out."
+            f"{verdict.counted(others, 'file')} of the system or of code, such as .pyc and .so, {are} left "
+            "out."
         )
     note = " ".join([*parts, _not_all(len(body), most)]).strip()
     return Table(
@@ -740,7 +740,7 @@ def _files_table(summary: xr.Dataset, rows: list[tuple[str, ...]], most: int) ->
 
 
 def processes_table(summary: xr.Dataset) -> Table:
-    """Every process: where it ran, what it did, and its time in each layer itself. Totals are of its program's I/O."""
+    """A table of all processes: host, program, calls, and own time in each layer. Totals cover their program's I/O."""
     own = summary["layer_self_time"].values
     used = np.flatnonzero(own.any(axis=0)).tolist()
     rank = worlds.named(summary)
@@ -764,7 +764,7 @@ def processes_table(summary: xr.Dataset) -> Table:
     ]
     names = [str(summary["layer_name"].values[layer]) for layer in used]
     return Table(
-        "Processes, and their time in each layer itself",
+        "Processes, and their own time in each layer",
         ("rank", "host", "process", "program", "calls", "traced", *names, "lost calls"),
         rows,
         right=(0, 2, *range(4, 7 + len(used))),
@@ -773,6 +773,6 @@ def processes_table(summary: xr.Dataset) -> Table:
     )
 
 
-def _more(there: int, told: int, what: str) -> str:
-    """What a table leaves out; "" where it is whole."""
-    return f"And {there - told} more {what}: sonde data convert writes them all." if there > told else ""
+def _more(count: int, shown: int, what: str) -> str:
+    """A note on the rows that a table leaves out; "" if it is complete."""
+    return f"And {count - shown} more {what}: sonde data convert writes them all." if count > shown else ""

@@ -1,7 +1,7 @@
-"""What a trace shows that somebody may want to change, with its evidence and what to try. Pure: from /summary alone.
+"""Findings of a trace: what a user may want to change, with evidence and a suggestion. Pure: from /summary alone.
 
-Each finding is a rule with a threshold of its own, told beside it. None says what would be gained: that takes another
-run.
+Each finding is a rule with its own threshold, stated next to it. No finding says what a change would gain: that needs
+another run.
 """
 
 from __future__ import annotations
@@ -24,32 +24,33 @@ from sonde.io.trace.verdict import BESIDE, counted
 if TYPE_CHECKING:
     import xarray as xr
 
-MATTERS = 0.1  # of the time in traced calls: what takes less is not worth a word
+MATTERS = 0.1  # of the time in traced calls: smaller shares get no finding
 EXCHANGE = 0.5  # of collective time
 SMALL = 64 << 10  # B; requests below are small for a parallel file system
 MANY = 100  # requests
 SPLIT = 4.0  # requests of a layer for one of the layer above
-MORE_BYTES = 1.25  # bytes moved for one that was asked for
-UNEVEN = 2.0  # of the slowest rank over the mean of the others
+MORE_BYTES = 1.25  # bytes moved for each byte that was requested
+UNEVEN = 2.0  # ratio of the slowest rank to the mean of the others
 NAMED = 3  # functions or files that a finding names
 OVERHEAD = 0.05
-TOLD = 0.9  # of collective time: where as much of it is known in parts, the parts are told
-LEAST_S = 1e-3  # in traced calls: shares of less are nobody's trouble
+LEAST_KNOWN = 0.9  # of collective time: the parts are reported if this share of it is known in parts
+LEAST_S = 1e-3  # in traced calls: below this total time there are no findings about shares
 
-# Others of MPI-IO that ranks call together, and in which few of them do the work.
+# Other functions of MPI-IO that ranks call together, and in which few ranks do the work.
 TOGETHER = re.compile(r"file_(open|close|sync|set_size|set_view|preallocate)", re.IGNORECASE)
-# What these move goes through a buffer of the C library: few of them reach the file system.
+# These functions move data through a buffer of the C library: few of their calls reach the file system.
 BUFFERED = re.compile(r"_*(IO_)?(fread|fwrite|fgets|fputs|f?getc|f?putc|getdelim|getline|v?fprintf)(_\w+)?")
-# The first of these that is there has the requests that reach the file system. Below a client library are its sockets.
+# The first of these layers that was called has the requests that reach the file system. Below a client library are only
+# its sockets.
 FILE_LAYERS = ("gfapi", "kernel", "posix")
 MIDDLE = ("romio", "ompio")
-# Time in these is waiting for other ranks as well: who is long in them is seldom who is slow.
+# Time in these includes waiting for other ranks: a rank that spends long in them is seldom the slow one.
 WAITING = ("hdf5", "mpiio", *MIDDLE, "mpi")
 
 
 @dataclass
 class _Trace:
-    """The parts of a /summary that rules ask for."""
+    """The parts of a /summary that the rules use."""
 
     summary: xr.Dataset
 
@@ -68,11 +69,11 @@ class _Trace:
         self.calls = s["calls"].values.sum(axis=0)
         self.requests = s["requests"].values.sum(axis=0)  # layer, direction
         self.bytes = s["request_bytes"].values.sum(axis=0)
-        self._keep_to_the_files()
+        self._restrict_to_files()
 
-    def _keep_to_the_files(self) -> None:
-        """Where MPI-IO or HDF5 worked on named files, the layers below count in those alone: programs and libraries
-        read much else while they start."""
+    def _restrict_to_files(self) -> None:
+        """If MPI-IO or HDF5 worked on named files, count only those files in the layers below: programs and libraries
+        read many other files while they start."""
         of_file, bytes_ = (self.summary[name].values for name in ("file_requests", "file_bytes"))
         for name in ("mpiio", "hdf5"):
             if (top := self.number(name)) is None or not len(of_file):
@@ -91,7 +92,7 @@ class _Trace:
         return time_s / self.total if self.total > 0 else 0.0
 
     def number(self, layer: str) -> int | None:
-        """The layer's, if it had calls."""
+        """The number of a layer; None if it had no calls."""
         if layer not in self.layers:
             return None
         k = self.layers.index(layer)
@@ -102,20 +103,22 @@ class _Trace:
         return next((k for layer in FILE_LAYERS if (k := self.number(layer)) is not None), None)
 
     def inside(self, functions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of paths of calls: which hold a call of some functions, and which of these end in the first of them."""
+        """Two masks of call paths: those within or at a call of some functions, and those of these that end in the
+        first such call."""
         s = self.summary
         parent, what = s["node_parent"].values.astype(int), s["node_function"].values.astype(int)
         inside, first = np.zeros(len(what), bool), np.zeros(len(what), bool)
-        for k in range(len(what)):  # a path comes after the one that it is within
+        for k in range(len(what)):  # a path comes after the one around it
             within = parent[k] >= 0 and inside[parent[k]]
             first[k] = not within and functions[what[k]]
             inside[k] = within or functions[what[k]]
         return inside, first
 
     def below(self, functions: np.ndarray) -> tuple[float, dict[str, float]]:
-        """Time in calls of some functions, and of it what each layer took itself, the functions' own layer included.
+        """Time in calls of some functions, and the time of each layer itself within them, the functions' own layer
+        included.
 
-        Calls of them within one another count once.
+        Nested calls of these functions count once.
         """
         s = self.summary
         inside, first = self.inside(functions)
@@ -127,7 +130,7 @@ class _Trace:
         return total, {name: float(own[k]) for k, name in enumerate(self.layers)}
 
     def moved_within(self, outer: np.ndarray, inner: np.ndarray) -> tuple[int, float]:
-        """Bytes, and time in themselves, of calls of some functions within calls of others."""
+        """Bytes, and time in themselves, of calls of `inner` functions within calls of `outer` ones."""
         s = self.summary
         what = s["node_function"].values.astype(int)
         _, first = self.inside(inner)
@@ -135,11 +138,11 @@ class _Trace:
         return int(s["node_bytes"].values[mine & first].sum()), float(s["node_self_time"].values[mine].sum())
 
     def of(self, layer: int, *kinds: str) -> np.ndarray:
-        """Which functions are a layer's, and of these kinds."""
+        """A mask of a layer's functions of some kinds."""
         return (self.layer_of == layer) & np.isin(self.kind_of, [KINDS.index(kind) for kind in kinds])
 
     def collectively(self, direction: str) -> bool:
-        """Whether most calls to MPI-IO that move data this way are collective."""
+        """Whether most calls to MPI-IO that move data in this direction are collective."""
         if (top := self.number("mpiio")) is None:
             return False
         mine = self.of(top, direction)
@@ -148,12 +151,12 @@ class _Trace:
 
     @property
     def middle(self) -> str:
-        """The layer below MPI-IO that was called; "" for none: an MPI that hides its own, as MPICH."""
+        """The called layer below MPI-IO; "" if there is none, as with an MPI that hides its own (MPICH)."""
         return next((name for name in MIDDLE if self.number(name) is not None), "")
 
 
 def findings(summary: xr.Dataset) -> list[Finding]:
-    """All that is to be said of a trace, the largest share of time first."""
+    """All findings of a trace, the largest share of time first."""
     trace = _Trace(summary)
     failed = _failed(trace)
     if trace.total < LEAST_S:
@@ -164,7 +167,7 @@ def findings(summary: xr.Dataset) -> list[Finding]:
 
 
 def _failed(trace: _Trace) -> list[Finding]:
-    """Data that is not where it should be: no matter of time, and told first."""
+    """Failed calls whose data is not where it should be. They are no matter of time, and come first."""
     s = trace.summary
     if "lost" not in s:  # analysed by an earlier version
         return []
@@ -176,28 +179,28 @@ def _failed(trace: _Trace) -> list[Finding]:
     for k in np.flatnonzero(each):
         failed, made = calls.get(trace.names[k], (0, 0))
         calls[trace.names[k]] = failed + int(each[k]), made + int(trace.calls[k])
-    told = sorted(calls.items(), key=lambda one: -one[1][0])
-    said = [f"{_part(failed, made)} of {name}" for name, (failed, made) in told[:NAMED]]
+    by_function = sorted(calls.items(), key=lambda one: -one[1][0])
+    parts = [f"{_part(failed, made)} of {name}" for name, (failed, made) in by_function[:NAMED]]
     of_file = s["file_lost"].values.sum(axis=1)
     files = [str(s["path"].values[k]) for k in np.argsort(-of_file, kind="stable") if of_file[k]]
     more = ", …" if len(files) > NAMED else ""
     ranks = np.unique(s["process_rank"].values[lost.any(axis=1)])
     evidence = {
         "failed": int(each.sum()),
-        "functions": {name: failed for name, (failed, _) in told},
+        "functions": {name: failed for name, (failed, _) in by_function},
         "files": files,
         "ranks": [int(rank) for rank in ranks if rank >= 0],
     }
     where = f", on {', '.join(map(one_line, files[:NAMED]))}{more}" if files else ""
-    if len(told) > NAMED:
-        said.append("others")
+    if len(by_function) > NAMED:
+        parts.append("others")
     return [
         Finding(
             "io.failed_calls",
-            f"{_listed(said)} failed{where}; they count as no request, and for no byte",
+            f"{_listed(parts)} failed{where}; they count neither as requests nor in the bytes",
             evidence,
-            "see whether the file system is full or a quota is reached (df -h, quota), and whether the program looks "
-            "at what its calls return",
+            "check whether the file system is full or a quota is reached (df -h, quota), and whether the "
+            "program checks the results of its calls",
         )
     ]
 
@@ -213,7 +216,8 @@ def _listed(words: list[str]) -> str:
 
 
 def _exchange(trace: _Trace) -> list[Finding]:
-    """Collective calls whose time is spent between ranks, not at the file system: waiting for each other, or data."""
+    """Collective calls whose time is spent between ranks and not in the file system: waiting for each other, or for
+    data."""
     mpiio = trace.number("mpiio")
     if mpiio is None:
         return []
@@ -222,12 +226,12 @@ def _exchange(trace: _Trace) -> list[Finding]:
     for d, direction in enumerate(DIRECTIONS):
         functions = of_function == d
         time_s, own = trace.below(functions)
-        # An MPI that hides what is below MPI-IO, as MPICH does, has all of that in MPI-IO's own time.
+        # With an MPI that hides everything below MPI-IO, as MPICH does, that time is in MPI-IO's own.
         exchange = own.get("mpi", 0.0) + sum(own.get(name, 0.0) for name in MIDDLE)
         exchange += 0.0 if trace.middle else own.get("mpiio", 0.0)
         files = own.get("posix", 0.0) + own.get("kernel", 0.0)
         parts = _waiting(trace.summary, d)
-        # Waiting is that in whichever function: an MPI that hides its ROMIO waits within MPI-IO itself.
+        # Waiting counts in whichever function it occurs: an MPI that hides its ROMIO waits within MPI-IO itself.
         between = max(exchange, time_s * (parts["late"] + parts["others"]) if parts else 0.0)
         if trace.share(time_s) < MATTERS or between < EXCHANGE * time_s:
             continue
@@ -239,7 +243,7 @@ def _exchange(trace: _Trace) -> list[Finding]:
             "direction": direction,
             "functions": sorted(np.array(trace.names)[functions & (trace.calls > 0)].tolist()),
         }
-        what, hint = "exchange between ranks, or waiting for them, which this trace cannot tell apart", _FEWER
+        what, hint = "exchange between ranks, or waiting for them; this trace cannot separate the two", _FEWER
         if parts:
             moving = max(0.0, between / time_s - parts["late"] - parts["others"])
             evidence |= parts | {"moving": moving}
@@ -248,7 +252,7 @@ def _exchange(trace: _Trace) -> list[Finding]:
             Finding(
                 "io.collective_exchange",
                 f"{format_share(between / time_s)} of the time of collective {direction}s is {what}; "
-                f"{format_share(files / time_s)} is the file system",
+                f"{format_share(files / time_s)} is in the file system",
                 evidence,
                 hint.format(direction=direction),
             )
@@ -261,60 +265,62 @@ _FEWER = (
     "OMPIO: --mca fcoll individual"
 )
 _FASTER = (
-    "try more aggregators (cb_nodes) or none (romio_cb_{direction}=disable; OMPIO: --mca fcoll individual), stripes "
-    "over more servers, or a faster file system: ranks wait for the aggregators, and these for the file system"
+    "try more aggregators (cb_nodes) or none (romio_cb_{direction}=disable; OMPIO: --mca fcoll "
+    "individual), stripes over more servers, or a faster file system: ranks wait for the aggregators, and "
+    "these for the file system"
 )
 _LATE = (
-    "try to have the last ranks come earlier: see what they do before, and share it out; without aggregators nobody "
-    "waits in the call: romio_cb_{direction}=disable; OMPIO: --mca fcoll individual"
+    "try to let the last ranks arrive earlier: see what they do before, and balance it; without "
+    "aggregators no rank waits in the call: romio_cb_{direction}=disable; OMPIO: --mca fcoll individual"
 )
 
 
 def _waiting(s: xr.Dataset, direction: int) -> dict[str, Any]:
-    """Shares of the time of collective calls that ranks waited, and who came last most often; {} if that is unknown."""
+    """Shares of the time of collective calls in which ranks waited, and the rank that was last most often; {} if
+    unknown."""
     if "collective_time" not in s:
-        return {}  # of a dataset that an earlier version made
-    told, untold, late, others = (
+        return {}  # a dataset of an earlier version
+    known_s, unknown_s, late, others = (
         float(s[f"collective_{name}"].values[:, direction].sum())
         for name in ("time", "untold", "late", "others")
     )
-    if told <= 0 or told < TOLD * (told + untold):
+    if known_s <= 0 or known_s < LEAST_KNOWN * (known_s + unknown_s):
         return {}
     last = s["collective_last"].values[:, direction]
     rank = int(s["process_rank"].values[last.argmax()])
     return {
-        "late": late / told,
-        "others": others / told,
+        "late": late / known_s,
+        "others": others / known_s,
         "last_rank": rank,
         "last_share": float(last.max() / last.sum()),
     }
 
 
 def _between(parts: dict[str, Any], moving: float, direction: str) -> tuple[str, str]:
-    """What time between ranks is, the most of it first, and what to do about that."""
+    """A description of the time between ranks, the largest part first, and a suggestion for that part."""
     late, others = parts["late"], parts["others"]
     who = ""
     if parts["last_share"] > 0.5:
         who = f" (rank {parts['last_rank']} in {format_share(parts['last_share'])} of the calls)"
-    told = [
-        (late, f"waiting for the last rank to come{who}", _LATE),
+    parts_of_time = [
+        (late, f"waiting for the last rank to arrive{who}", _LATE),
         (others, f"waiting while others {direction}", _FASTER),
         (moving, "moving data", _FEWER),
     ]
-    told.sort(key=lambda one: -one[0])
-    words = [f"{format_share(share)} {text}" for share, text, _ in told if share >= 0.01]
-    return f"between ranks: {', '.join(words)}", told[0][2]
+    parts_of_time.sort(key=lambda one: -one[0])
+    texts = [f"{format_share(share)} {text}" for share, text, _ in parts_of_time if share >= 0.01]
+    return f"between ranks: {', '.join(texts)}", parts_of_time[0][2]
 
 
 def _sieving(trace: _Trace) -> list[Finding]:
-    """More bytes than were asked for, or bytes read to be written back."""
+    """More bytes read than requested, or bytes read only to write them back."""
     top, low = trace.number("mpiio"), trace.lowest
     if top is None or low is None:
         return []
     found = []
     asked_read, asked_write = (int(n) for n in trace.bytes[top])
-    # What is read within calls that read and write alone: MPI_File_preallocate reads, too, and so may the program.
-    # Where nothing is asked to be read, what waiting for a call reads is for writing.
+    # Only reads within calls that read or write count: MPI_File_preallocate reads, too, and so may the program. If
+    # nothing was to be read, reads while waiting for a call serve writing.
     late = () if asked_read else ("wait",)
     writing = trace.of(top, "write", *late)
     for k in [k for layer in ("mpi",) if late and (k := trace.number(layer)) is not None]:
@@ -326,8 +332,9 @@ def _sieving(trace: _Trace) -> list[Finding]:
         found.append(
             Finding(
                 "io.read_to_write",
-                f"{format_size(read)} were read that nobody asked for, beside {format_size(asked_write)} written: "
-                "data sieving reads what lies between pieces to write it back",
+                f"{format_size(read)} were read without a request, in addition to "
+                f"{format_size(asked_write)} written: data sieving reads the gaps between pieces and writes "
+                "them back",
                 {
                     "share": trace.share(time_s),
                     "read": read,
@@ -343,8 +350,8 @@ def _sieving(trace: _Trace) -> list[Finding]:
         found.append(
             Finding(
                 "io.read_more",
-                f"{format_size(read)} were read for {format_size(asked_read)} asked for: "
-                "data sieving, or reading ahead",
+                f"{format_size(read)} were read for {format_size(asked_read)} requested: data sieving, or "
+                "read-ahead",
                 {"share": trace.share(time_s), "read": read, "asked": asked_read},
                 "try the hint romio_ds_read=disable" + ("" if collective else ", or collective reads"),
             )
@@ -353,7 +360,7 @@ def _sieving(trace: _Trace) -> list[Finding]:
 
 
 def _to_gather(trace: _Trace, direction: str) -> str:
-    """What may make requests larger that collective calls do not."""
+    """A suggestion that makes requests larger and does not use collective calls."""
     if trace.middle == "ompio":
         return "another implementation of MPI-IO, as ROMIO: --mca io ^ompio"
     return f"collective buffering: the hints romio_cb_{direction}=enable, and a larger cb_buffer_size"
@@ -380,8 +387,8 @@ def _small(trace: _Trace) -> list[Finding]:
             "hdf5": "larger chunks or a larger chunk cache; collective transfers; H5Pset_alignment",
             "mpiio": _to_gather(trace, direction)
             if collective
-            else "collective calls, or a file view that makes pieces lie together",
-            "": "larger buffers, or writing records together",
+            else "collective calls, or a file view in which pieces are contiguous",
+            "": "larger buffers, or writing several records at once",
         }[above]
         size = format_size(round(moved / requests))
         text = f"{requests} {direction}s of {size} on average reach {trace.titles[low]}"
@@ -389,7 +396,7 @@ def _small(trace: _Trace) -> list[Finding]:
             text = (
                 f"{requests} {direction}s of {size} on average go through the C library's buffer ({buffered})"
             )
-            hint = "moving more by each call: what is gathered already still costs a call each"
+            hint = "moving more with each call: the buffer gathers the data, but every call has a cost"
         found.append(
             Finding(
                 "io.small_requests",
@@ -409,7 +416,7 @@ def _small(trace: _Trace) -> list[Finding]:
 
 
 def _split(trace: _Trace) -> list[Finding]:
-    """Large requests that a layer takes apart."""
+    """Large requests that a layer splits."""
     top, low = trace.number("mpiio"), trace.lowest
     if top is None or low is None:
         return []
@@ -424,7 +431,7 @@ def _split(trace: _Trace) -> list[Finding]:
         found.append(
             Finding(
                 "io.split_requests",
-                f"a {direction} of {sizes[0]} at MPI-IO becomes {below / above:.3g} of {sizes[1]} at "
+                f"each {direction} of {sizes[0]} at MPI-IO becomes {below / above:.3g} of {sizes[1]} at "
                 f"{trace.titles[low]}",
                 {
                     "share": share,
@@ -442,7 +449,7 @@ def _split(trace: _Trace) -> list[Finding]:
 
 
 def _buffered(trace: _Trace, layer: int, direction: str) -> str:
-    """The function by which most calls go through a buffer of the C library, where most of a layer's do; else ""."""
+    """The most called function that uses a buffer of the C library, if most of a layer's calls do; else ""."""
     mine = np.flatnonzero(trace.of(layer, direction))
     through = [k for k in mine if BUFFERED.fullmatch(trace.names[k])]
     if not through or 2 * trace.calls[through].sum() <= trace.calls[mine].sum():
@@ -451,7 +458,7 @@ def _buffered(trace: _Trace, layer: int, direction: str) -> str:
 
 
 def _syncs(trace: _Trace) -> list[Finding]:
-    """Waiting for what was written to reach the disk."""
+    """Waiting until written data reaches the disk."""
     low = trace.lowest
     time_s, calls, mine = _of_kind(trace, ("sync",))
     share = trace.share(time_s)
@@ -466,8 +473,8 @@ def _syncs(trace: _Trace) -> list[Finding]:
             f"{counted(calls, 'call')} that {'wait' if many else 'waits'} for the disk {'take' if many else 'takes'} "
             f"{format_share(share)} of the time, {format_duration(time_s / max(1, calls))}{' each' if many else ''}",
             {"share": share, "calls": calls, "time_s": time_s, "files": written},
-            "each file is synced once: it is the storage that takes this long, for what was written before. Write to "
-            "faster storage, or leave the sync out where a crash may cost the data"
+            "each file is synced once, so the storage needs this long for the data written before. Write "
+            "to faster storage, or leave the sync out if the data may be lost in a crash"
             if once
             else "sync once at the end, or at checkpoints that must survive a crash",
         )
@@ -475,12 +482,12 @@ def _syncs(trace: _Trace) -> list[Finding]:
 
 
 def _metadata(trace: _Trace) -> list[Finding]:
-    """Opening, closing, asking about files."""
+    """Calls that open, close or query files."""
     time_s, calls, mine = _of_kind(trace, ("open", "close", "meta", "seek"))
     share = trace.share(time_s)
     if share < 2 * MATTERS or calls < MANY:
         return []
-    # Symbols of one name, as of several libraries, are one function here.
+    # Functions of one name in several libraries count as one function here.
     of_name: dict[str, list[float]] = {}
     for k in np.flatnonzero(mine):
         one = of_name.setdefault(trace.names[k], [0.0, 0.0])
@@ -491,8 +498,9 @@ def _metadata(trace: _Trace) -> list[Finding]:
     return [
         Finding(
             "io.metadata",
-            f"{calls} calls that open, close, remove, seek or ask about files take {format_share(share)} of the time, "
-            f"{format_share(longest_s / time_s)} of it {counted(int(its_calls), 'call')} of {name}",
+            f"{calls} calls that open, close, remove, seek or query files take {format_share(share)} of the "
+            f"time; {format_share(longest_s / time_s)} of it is in {counted(int(its_calls), 'call')} of "
+            f"{name}",
             {
                 "share": share,
                 "calls": calls,
@@ -501,37 +509,37 @@ def _metadata(trace: _Trace) -> list[Finding]:
                 "function_calls": int(its_calls),
                 "function_s": longest_s,
             },
-            f"few calls of {name} are long: see what they work on; removing, truncating or closing a large file takes "
-            "the file system its time"
+            f"a few calls of {name} are long: see which files they work on; removing, truncating or closing "
+            "a large file takes the file system time"
             if few
-            else "keep files open; one rank may ask and tell the others; fewer, larger files",
+            else "keep files open; let one rank query and broadcast the result; use fewer, larger files",
         )
     ]
 
 
 def _of_kind(trace: _Trace, kinds: tuple[str, ...]) -> tuple[float, int, np.ndarray]:
-    """Time of functions of the lowest layer themselves, of how many calls, and which these functions are."""
+    """Time of functions of the lowest layer themselves, the number of their calls, and a mask of these functions."""
     low = trace.lowest
     mine = trace.of(-1 if low is None else low, *kinds)
     return float(trace.self_time[mine].sum()), int(trace.calls[mine].sum()), mine
 
 
 def _uneven(trace: _Trace) -> list[Finding]:
-    """As `_uneven_of`, of each MPI program: what ranks of two do is not to be alike."""
+    """The findings of `_uneven_of` for each MPI program: ranks of different programs need not be alike."""
     world = worlds.of(trace.summary)
     return [one for which in np.unique(world[world >= 0]) for one in _uneven_of(trace, world == which)]
 
 
 def _uneven_of(trace: _Trace, of_program: np.ndarray) -> list[Finding]:
-    """A rank whose reads, writes and syncs take longer than those of the others of its program.
+    """A rank whose reads, writes and syncs take longer than those of the other ranks of its program.
 
-    Not where few ranks do the work of all by design, as aggregators do in collective calls, and not of layers whose
-    time is waiting for other ranks, too: there the one who is longest is the one who was there first.
+    Not where few ranks do the work of all by design, as aggregators do in collective calls, and not in layers whose
+    time includes waiting for other ranks: there the rank with the longest time arrived first.
     """
     s = trace.summary
     of_process = np.where(of_program, s["process_rank"].values, worlds.NONE)
     called = dict(zip(of_process.tolist(), worlds.named(s)))
-    ranks = np.unique(of_process[of_process >= 0])  # one may have run several programs, one after another
+    ranks = np.unique(of_process[of_process >= 0])  # a rank may have run several programs, one after another
     if len(ranks) < 2:
         return []
     together = np.array(
@@ -558,16 +566,15 @@ def _uneven_of(trace: _Trace, of_program: np.ndarray) -> list[Finding]:
             continue
         more = size[most] >= UNEVEN * theirs and size[most] > 0
         data = (
-            f"; it moves {format_size(int(size[most]))} there, they {format_size(round(theirs))}"
+            f"; it moves {format_size(int(size[most]))} there, the others {format_size(round(theirs))} on average"
             if size[most] or theirs
             else ""
         )
         found.append(
             Finding(
                 "io.uneven",
-                f"rank {called[int(ranks[most])]} is {format_duration(time[most])} in reads and writes of "
-                f"{trace.titles[k]}, "
-                f"the others {format_duration(others)} on average{data}",
+                f"rank {called[int(ranks[most])]} spends {format_duration(time[most])} in reads and writes "
+                f"of {trace.titles[k]}, the others {format_duration(others)} on average{data}",
                 {
                     "share": trace.share(float(time[most] - time.mean())),
                     "rank": int(ranks[most]),
@@ -576,16 +583,17 @@ def _uneven_of(trace: _Trace, of_program: np.ndarray) -> list[Finding]:
                     "bytes": int(size[most]),
                     "bytes_of_others": float(theirs),
                 },
-                "share the data out evenly, or let all ranks write their parts in collective calls"
+                "distribute the data evenly, or let all ranks write their parts in collective calls"
                 if more
-                else "see whether that rank's host, or the place that it writes to, is slower",
+                else "check whether that rank's host, or the storage that it writes to, is slower",
             )
         )
     return found
 
 
 def _slow_servers(trace: _Trace) -> list[Finding]:
-    """Servers that are slower than the others of their kind, or the way to which is: `sonde.io.trace.slow_servers`."""
+    """Servers that are slower than the others of their kind, or whose network path is:
+    `sonde.io.trace.slow_servers`."""
     return [
         slow_way(one) if one.way else _slow_server(one) for one in slow_servers.verdict(trace.summary).slow
     ]
@@ -597,23 +605,28 @@ def _slow_server(one: slow_servers.Slow) -> Finding:
         f"{one.server} takes {one.ratio:.3g} times as long as the median of the other servers for "
         f"{_operations(one)} ({_interval(one)}): {format_duration(one.mean_s)} on average",
         _evidence(one),
-        "see whether its disks or its host are slower, or whether it has a file that all ranks write to",
+        "check whether its disks or its host are slower, or whether it stores a file that all ranks write to",
     )
 
 
 def slow_way(one: slow_servers.Slow) -> Finding:
-    """A server the way to which is slow."""
+    """The finding about a server with a slow network path."""
     return Finding(
         "io.slow_server_link",
-        f"requests spend {one.ratio:.3g} times as long on the way to {one.server} and back as to the median of the "
-        f"other servers, in {_operations(one)} ({_interval(one)}): {format_duration(one.mean_s)} on average",
+        f"requests spend {one.ratio:.3g} times as long on the way to {one.server} and back as for the "
+        f"median of the other servers, in {_operations(one)} ({_interval(one)}): "
+        f"{format_duration(one.mean_s)} on average",
         _evidence(one),
-        "measure the links of its host, sonde net run --hosts …, and see whether its host or its receive queue is busy",
+        "measure the links of its host, sonde net run --hosts …, and check whether its host or its receive "
+        "queue is busy",
     )
 
 
 def _interval(one: slow_servers.Slow) -> str:
-    return f"95 % interval {one.low:.3g} to {one.high:.3g}, significant at {format_share(peers.LEVEL, trim=True)}"
+    return (
+        f"95 % confidence interval {one.low:.3g} to {one.high:.3g}, significant at "
+        f"{format_share(peers.LEVEL, trim=True)}"
+    )
 
 
 def _operations(one: slow_servers.Slow) -> str:
@@ -641,8 +654,8 @@ def _evidence(one: slow_servers.Slow) -> dict[str, Any]:
 
 
 def _overhead(trace: _Trace) -> list[Finding]:
-    """The tracer's own work, as far as it fell between a process's first and last call of I/O: what is loaded when a
-    program starts is looked into then, and disturbs nothing that is told here."""
+    """The tracer's own work between a process's first and last call of I/O. Before that it inspects the program's
+    libraries, which disturbs nothing that is reported here."""
     s = trace.summary
     if "tracer" not in trace.layers or trace.total <= 0:
         return []
@@ -657,9 +670,9 @@ def _overhead(trace: _Trace) -> list[Finding]:
     return [
         Finding(
             "io.tracer_overhead",
-            f"while the program did its I/O, the tracer's own work took {format_duration(own)}, "
+            f"during the program's I/O, the tracer's own work took {format_duration(own)}, "
             f"{format_share(own / trace.total)} of the time in traced calls",
             {"share": own / trace.total, "time_s": own},
-            "trace fewer layers, --layers, or write the trace to memory: -o /dev/shm/…",
+            "trace fewer layers with --layers, or write the trace to memory: -o /dev/shm/…",
         )
     ]

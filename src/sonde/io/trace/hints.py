@@ -1,10 +1,9 @@
-"""Hints for MPI-IO: by which way a program that is not changed can be given one, and which a finding suggests. Pure.
+"""Hints for MPI-IO: how an unchanged program can get one, and which hint a finding suggests. Pure.
 
-ROMIO reads a file that ROMIO_HINTS names, in every MPI that has it (Open MPI's romio components, MPICH, Intel MPI).
-OMPIO reads none: what a program passes in an MPI_Info reaches it, and so do Open MPI's own parameters, which anybody
-can set. ROMIO within Open MPI 5 reads no hint that a program passes when it opens a file, nor then that hint in the
-file (seen with 5.0.7).
-"""
+ROMIO reads the file that ROMIO_HINTS names, in every MPI that contains it (Open MPI's romio components, MPICH, Intel
+MPI). OMPIO reads no such file: it gets what a program passes in an MPI_Info, and Open MPI's own parameters, which
+anybody can set. ROMIO within Open MPI 5 ignores hints that a program passes when it opens a file, and then also ignores
+the same hint in the file (seen with 5.0.7)."""
 
 from __future__ import annotations
 
@@ -22,11 +21,11 @@ OF_A_LOAD = "IOR_HINT__MPI__"  # sonde-ioload and IOR pass such variables on in 
 # Hints that OMPIO has as parameters. Source: `ompi_info --param io ompio --level 9` of Open MPI 4.1 and 5.0.
 OMPIO = {"cb_nodes": "io_ompio_num_aggregators", "cb_buffer_size": "io_ompio_bytes_per_agg"}
 
-# Hints that ROMIO alone has. Source: ROMIO user's guide, 3.1 Hints; of these OMPIO's libraries name none.
+# Hints that only ROMIO has. Source: ROMIO user's guide, 3.1 Hints, without those that OMPIO's libraries name.
 _ROMIOS = re.compile(r"romio_\w+|ind_(rd|wr)_buffer_size|cb_config_list|direct_(read|write)")
-# Parameters of the frameworks that OMPIO alone is made of. Source: Open MPI's documentation, "OMPIO".
+# Parameters of the frameworks that only OMPIO uses. Source: Open MPI's documentation, "OMPIO".
 _OMPIOS = re.compile(rf"{MCA}(io_ompio|fcoll|fbtl|fs|sharedfp)(_\w+)?")
-# What Open MPI 4 and Open MPI 5 call their ROMIO.
+# The names of ROMIO in Open MPI 4 and Open MPI 5.
 ROMIO = "romio321 (romio341 in Open MPI 5)"
 
 
@@ -36,13 +35,13 @@ def is_ompio(io: str) -> bool:
 
 
 def unread(io: str, names: Iterable[str]) -> tuple[str, ...]:
-    """Which hints a component does not read, whatever way they come: OMPIO none of ROMIO's, ROMIO none of OMPIO's."""
+    """The hints that a component does not read, however they come: OMPIO none of ROMIO's, ROMIO none of OMPIO's."""
     others = _ROMIOS if is_ompio(io) else _OMPIOS if io.startswith("romio") else None
     return tuple(name for name in names if others is not None and others.fullmatch(name))
 
 
 def check_hints(io: str, hints: Mapping[str, str], load: bool) -> None:
-    """Refuses a hint that has no way to the stack. load: the program passes variables of IOR on in its MPI_Info.
+    """Refuse a hint that cannot reach the stack. load: the program passes variables of IOR on in its MPI_Info.
 
     Raises
     ------
@@ -52,16 +51,16 @@ def check_hints(io: str, hints: Mapping[str, str], load: bool) -> None:
         if is_ompio(io) and not load and not name.startswith(MCA) and name not in OMPIO:
             raise UsageError(
                 "io.bad_hints",
-                f"the hint {name} has no way to OMPIO but through the program itself; allowed from outside: "
-                f"{', '.join(OMPIO)}, and parameters as mca:fcoll=individual",
-                f"measure it with --io {ROMIO}, or with sonde-ioload",
+                f"the hint {name} can reach OMPIO only through the program itself; allowed from outside: "
+                f"{', '.join(OMPIO)}, and parameters such as mca:fcoll=individual",
+                f"use --io {ROMIO}, or sonde-ioload",
             )
 
 
 def environment(io: str, hints: Mapping[str, str], load: bool, file: str) -> tuple[dict[str, str], str]:
-    """Variables that give a program hints, and what the file that ROMIO_HINTS names must hold; "" for no file.
+    """Variables that give a program hints, and the content of the file that ROMIO_HINTS names; "" for no file.
 
-    io : Open MPI's component, or "default". load: as for `check_hints`. file: where it will be
+    io : Open MPI's component, or "default". load: as for `check_hints`. file: its path
     """
     env = {} if io == "default" else {"OMPI_MCA_io": io}
     lines = []
@@ -81,9 +80,9 @@ def environment(io: str, hints: Mapping[str, str], load: bool, file: str) -> tup
 
 
 def not_taken(hints: Mapping[str, str], of_file: Mapping[str, str]) -> dict[str, str]:
-    """The hints that the open file has with another value than was given: name -> the file's value.
+    """The hints whose value in the open file differs from the given one: name -> the file's value.
 
-    of_file: what MPI_File_get_info tells. A hint that it does not name cannot be judged: Open MPI tells few.
+    of_file: the result of MPI_File_get_info. Hints that are not in it cannot be judged: Open MPI returns few.
     """
     return {
         name: of_file[name]
@@ -94,17 +93,18 @@ def not_taken(hints: Mapping[str, str], of_file: Mapping[str, str]) -> dict[str,
 
 def merged(text: str, hints: Mapping[str, str]) -> str:
     """A file of hints, "name value" a line, with some of them changed or added."""
-    kept = [line for line in text.splitlines() if line.split()[:1] and line.split()[0] not in hints]
-    return "".join(f"{line}\n" for line in (*kept, *(f"{name} {value}" for name, value in hints.items())))
+    unchanged = [line for line in text.splitlines() if line.split()[:1] and line.split()[0] not in hints]
+    return "".join(
+        f"{line}\n" for line in (*unchanged, *(f"{name} {value}" for name, value in hints.items()))
+    )
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What may be tried for a finding without changing the program.
+    """A change to try for a finding, without changing the program.
 
-    hints: for ROMIO, through the file of ROMIO_HINTS. variables: for OMPIO, Open MPI's parameters. One of both is
-    empty. direction: the finding is of "read" or "write" alone; "" of both.
-    """
+    hints: for ROMIO, through the file of ROMIO_HINTS. variables: for OMPIO, Open MPI's parameters. One of the two is
+    empty. direction: "read" or "write" if the finding is only about one; "" for both."""
 
     code: str
     text: str
@@ -114,7 +114,7 @@ class Trial:
 
     @property
     def channel(self) -> str:
-        """How the program is given it, in words."""
+        """How the program gets it, as text."""
         return f"the file of {VARIABLE}" if self.hints else "parameters of Open MPI (OMPI_MCA_…)"
 
 
@@ -127,10 +127,10 @@ class Untried:
 
 
 def trials(found: Sequence[Any], middle: str) -> tuple[list[Trial], list[Untried]]:
-    """What each finding of a trace suggests that can be tried, once each.
+    """The trials that the findings of a trace suggest, each once.
 
-    found : of `findings.findings`. middle: "romio", "ompio", or "" where neither layer was called: an MPI that hides
-    its own, as MPICH, whose ROMIO reads the file as well
+    found : from `findings.findings`. middle: "romio", "ompio", or "" if neither layer was called: an MPI that hides its
+    own (MPICH), whose ROMIO reads the file as well
     """
     made: dict[tuple[Any, ...], Trial] = {}
     untried: list[Untried] = []
@@ -144,19 +144,19 @@ def trials(found: Sequence[Any], middle: str) -> tuple[list[Trial], list[Untried
 
 
 def direction_of(finding: Any) -> str:
-    """Whether a finding is of reading or of writing alone: there may be one of each, and one hint mends one."""
+    """The direction of a finding, "read" or "write"; "" for both: one hint corrects one direction."""
     return str(finding.evidence.get("direction", ""))
 
 
 _BY_HAND = {
-    "io.small_requests": "larger requests take a change of the program",
+    "io.small_requests": "larger requests need a change of the program",
     "io.split_requests": "which buffer is too small depends on the program's pattern",
-    "io.sync": "how often the program syncs is its own affair",
-    "io.metadata": "how often the program opens and asks is its own affair",
-    "io.uneven": "who does how much is the program's own affair",
-    "io.failed_calls": "why a call failed is for the program to say",
-    "io.slow_server": "a server is mended where it is, not by a hint",
-    "io.slow_server_link": "a link is mended where it is, not by a hint",
+    "io.sync": "only the program can change how often it syncs",
+    "io.metadata": "only the program can change how often it opens and queries files",
+    "io.uneven": "only the program can distribute its work differently",
+    "io.failed_calls": "only the program knows why a call failed",
+    "io.slow_server": "a server must be repaired; a hint does not help",
+    "io.slow_server_link": "a link must be repaired; a hint does not help",
 }
 
 
@@ -166,7 +166,7 @@ def _trial(one: Any, middle: str) -> Trial | Untried | None:
     if code in _BY_HAND and not gathering:
         return Untried(code, _BY_HAND[code])
     if code == "io.tracer_overhead":
-        return None  # of the tracer, which no trial has on
+        return None  # a finding about the tracer, not about the program
     hints: dict[str, str] = {}
     variables: dict[str, str] = {}
     if code == "io.collective_exchange":
@@ -177,7 +177,7 @@ def _trial(one: Any, middle: str) -> Trial | Untried | None:
         else:
             hints = {f"romio_cb_{direction}": "disable"}
             text = f"no aggregators (romio_cb_{direction}=disable)"
-    elif gathering:  # collective calls that the library has not made large ones of
+    elif gathering:  # collective calls whose requests the library has not merged
         direction = str(one.evidence.get("direction", "write"))
         if middle == "ompio":
             variables = {"OMPI_MCA_io": "^ompio"}

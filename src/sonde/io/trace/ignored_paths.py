@@ -1,7 +1,7 @@
-"""What a program does beside its I/O: starting MPI, loading code, reading what the system tells of itself.
+"""Calls outside a program's I/O: starting MPI, loading code, reading system information.
 
-Open MPI 4.1 alone makes some three hundred calls a rank on files below /sys when it starts, which on a short run is
-most of the time in read(2). None of that is what anybody traces I/O for, so it is shown as a layer of its own.
+Open MPI 4.1 alone makes some three hundred calls a rank on files below /sys when it starts, which is most of the time
+in read(2) of a short run. Nobody traces I/O to see them, so they form a layer of their own.
 """
 
 from __future__ import annotations
@@ -11,35 +11,36 @@ import re
 LAYER = "system"
 TITLE = "Start-up and system"
 
-# Within these nothing is the program's own, whatever it is.
+# All calls within these functions are outside the program's I/O.
 STARTING = ("mpi_init", "mpi_init_thread", "mpi_finalize")
-# Layers whose calls are told apart by their files.
+# Layers whose calls are classified by their files.
 BY_FILE = ("posix", "kernel")
 
-# Layers within which an MPI moves data between its ranks as well, over sockets where it has nothing better.
+# Layers within which an MPI also moves data between its ranks, over sockets if it has no better transport.
 BETWEEN_RANKS = ("hdf5", "mpiio", "romio", "ompio")
-# Functions that read and write at an offset, which neither a socket nor a pipe has.
+# Functions that read and write at an offset, which sockets and pipes do not have.
 AT_OFFSET = re.compile(r"_*p(read|write)")
 
 _SYSTEM = (
     "/proc", "/sys", "/dev", "/etc", "/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/boot", "/opt", "/run",
     "/var/lib", "/var/cache", "/var/run",
 )  # fmt: skip
-# Where MPIs keep what their processes share: Open MPI's session folders and segments, MPICH's, UCX's, libfabric's.
+# Folders in which MPIs store what their processes share: Open MPI's session folders and segments, MPICH's, UCX's,
+# libfabric's.
 _OF_MPI = re.compile(
     r"^(/tmp|/var/tmp|/dev/shm)/(.*/)?(ompi\.|openmpi-sessions-|pmix|prte\.|vader_segment|sm_segment|mpich|ucx_|psm2_|fi_shm)"
 )
-# Where files are what the system tells and is told, and no data, whoever writes them.
+# Folders whose files are an interface to the kernel and contain no data, whoever writes them.
 _OF_KERNEL = ("/proc", "/sys", "/dev", "/run", "/var/run")
 _COMPILED = re.compile(r"\.pyc(\.[0-9]+)?$")
 _CODE = re.compile(r"(\.so(\.[0-9]+)*|\.pyc|\.py|\.pth)$|/(site|dist)-packages/")
 
 
 def is_beside(path: str, written: bool = False) -> bool:
-    """Whether a file is of the system, of an MPI, or code: none that a program is traced for.
+    """Whether a file belongs to the system, to an MPI, or is code: no file that a program is traced for.
 
-    written: by the program. Then it is the program's, wherever it lies and whatever it is called, but what MPIs and
-    Python write for themselves, and what is no file at all.
+    written: the program wrote it. Then it is the program's, whatever its folder and name, except what MPIs and Python
+    write for themselves, and what is no regular file.
     """
     if _OF_MPI.match(path) or _COMPILED.search(path):
         return True

@@ -1,9 +1,8 @@
-"""Which work of a server was for which call of a client: by the number that both sides give a request, or, where they
-give none, by what the calls have in common. Pure.
+"""Find which work of a server was for which call of a client: by the request number of both sides, or, if they have
+none, by what the calls have in common. Pure.
 
-A server works on many requests at once, in threads of its own, later than it was asked: nothing of that is nested in
-the client's calls. What is known of a request on one side is a set of calls; from the first to the last of them it was
-there.
+A server works on many requests at once, in its own threads, later than the request: nothing of that is nested in the
+client's calls. A request on one side is a set of calls; it is there from the first of them to the last.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Calls:
-    """Calls of one side, in any order; all arrays are of one length.
+    """Calls of one side, in any order; all arrays have the same length.
 
     begin, end : ns. function, process : as numbered in the dataset. size, offset : B, -1 unknown. kind : as numbered in
-    the dataset. file : the same number for files that are the same, -1 where that cannot be told.
+    the dataset. file : equal numbers for equal files, -1 if unknown.
     """
 
     begin: np.ndarray
@@ -40,10 +39,11 @@ class Calls:
 class Requests:
     """A client's requests, each once.
 
-    call : the client's first one for it; function, size : of that. begin, end : ns, from that to the client's last one
-    server_process : -1 where no server's call was found. server_begin, server_end : the same of the server's calls
-    strays : requests that a server worked on and no client among the calls made
-    of_call : for each call of the server its request; -1 a stray's
+    call : the client's first call for it; function, size : of that call. begin, end : ns, from that to the client's
+    last call
+    server_process : -1 if no call of a server was found. server_begin, server_end : the same for the server's calls
+    strays : requests that a server worked on, but no traced client made
+    of_call : for each call of the server its request; -1 for a stray
     """
 
     call: np.ndarray
@@ -59,7 +59,7 @@ class Requests:
 
 
 def by_number(client: Calls, numbers: np.ndarray, server: Calls, server_numbers: np.ndarray) -> Requests:
-    """Joins calls by the number of their request. numbers : of each call."""
+    """Join calls by the number of their request. numbers : of each call."""
     known, begin, end, first = _spans(client, numbers)
     theirs, server_begin, server_end, server_first = _spans(server, server_numbers)
     place = np.searchsorted(known, theirs)
@@ -84,10 +84,10 @@ def by_number(client: Calls, numbers: np.ndarray, server: Calls, server_numbers:
 
 
 def by_likeness(client: Calls, server: Calls, error_ns: int = 0) -> Requests:
-    """Joins calls of one kind, size, offset and file, in the order of time, one to one: what a server begins while the
-    client's call is under way. Of several such calls the one that ends first is taken.
+    """Join calls of one kind, size, offset and file one to one, in the order of time: a server's call with a client's
+    call during which it begins. If there are several, the client's call that ends first.
 
-    error_ns : how far the clocks of both sides may be apart
+    error_ns : maximum difference of the clocks of both sides
     """
     later: dict[tuple[int, ...], deque[int]] = defaultdict(deque)
     for k in np.argsort(client.begin, kind="stable").tolist():
@@ -126,14 +126,15 @@ def _likeness(calls: Calls, k: int) -> tuple[int, ...]:
 
 
 def _at(values: np.ndarray, places: np.ndarray, otherwise: int = 0) -> np.ndarray:
-    """values[places], where they are not -1."""
+    """values[places], or -1 where places is -1."""
     found = np.full(len(places), otherwise, np.int64)
     found[places >= 0] = values[places[places >= 0]]
     return found
 
 
 def _spans(calls: Calls, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """For each number, in order: itself, begin of its first call, end of its last one, position of its first call."""
+    """For each number, in order: the number, begin of its first call, end of its last call, position of its first
+    call."""
     order = np.argsort(numbers, kind="stable")
     known, at, count = np.unique(numbers[order], return_index=True, return_counts=True)
     if not len(known):
@@ -143,7 +144,7 @@ def _spans(calls: Calls, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, n
     group = np.repeat(np.arange(len(known)), count)
     earliest = np.flatnonzero(calls.begin[order] == begin[group])[
         ::-1
-    ]  # of several the one that is written last
+    ]  # if there are several, the last assignment counts
     first = np.zeros(len(known), np.int64)
     first[group[earliest]] = order[earliest]
     return known, begin, end, first

@@ -1,4 +1,4 @@
-"""What a /summary of io/1 says of requests and the servers that worked for them, as data and as tables. Pure."""
+"""Requests in a /summary of io/1, and the servers that worked for them, as data and as tables. Pure."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 SHOWN, DRAWN = 4, 8  # of the requests with most time
-LEAST = 0.01  # of a request's time: parts below are not told of
+LEAST = 0.01  # of a request's time: smaller parts are left out
 
 
 def values(summary: xr.Dataset) -> list[dict[str, Any]]:
-    """One for each layer of servers: joined share, and for each call of a client where its time was."""
+    """One entry for each layer of servers: the joined share, and for each call of a client where its time was spent."""
     if "join_layer" not in summary:
-        return []  # of a dataset that an earlier version made
+        return []  # a dataset of an earlier version
     layers = summary["join_layer"].values
     strays = summary["join_strays"].values
     found = []
@@ -56,7 +56,7 @@ def _client_title(summary: xr.Dataset, functions: np.ndarray) -> str:
 
 
 def _operation(summary: xr.Dataset, rows: np.ndarray) -> dict[str, Any]:
-    """Rows of one call of a client, made in calls of one function, one for each server."""
+    """The values of one client call within calls of one function; rows: one for each server."""
     process = summary["join_process"].values
     joined = rows[process[rows] >= 0]
     within = summary["join_layer_time"].values[joined].sum(axis=0)
@@ -91,7 +91,8 @@ def _operation(summary: xr.Dataset, rows: np.ndarray) -> dict[str, Any]:
 
 
 def tables(summary: xr.Dataset, every: bool = False) -> list[Table]:
-    """For each layer of servers that clients' requests were joined to, or should have been. every: all rows of it."""
+    """A table for each layer of servers that requests of clients were, or should have been, joined to. every: show all
+    rows."""
     return [_table(summary, one, every) for one in values(summary) if one["requests"]]
 
 
@@ -100,20 +101,20 @@ def _longest(operations: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def request(operation: dict[str, Any]) -> str:
-    """In which call of the program the client's call was made, and that."""
+    """The program's call, and the client's call within it."""
     within, function = operation["within"], operation["function"]
     return function if within == function else f"{within} › {function}"
 
 
 def parts(summary: xr.Dataset, operation: dict[str, Any]) -> dict[str, float]:
-    """Where a joined request's time was, in words, s: on its way, waiting, and in each layer of the server."""
+    """The parts of a joined request's time, by description, s: in transit, waiting, and in each layer of the server."""
     titles = dict(zip(summary["layer_name"].values.tolist(), summary["layer_title"].values.tolist()))
     there = {f"there in {titles[layer]}": time for layer, time in operation["layers"].items()}
     return {"under way": operation["away_s"], "waiting there": operation["waiting_s"], **there}
 
 
 def figure(summary: xr.Dataset) -> Figure | None:
-    """What a request's time is made of, by the call that it began with."""
+    """A figure of the parts of a request's time, by the call with which it began."""
     import xarray as xr
 
     found = [operation for one in values(summary) for operation in one["operations"] if operation["joined"]]
@@ -130,10 +131,11 @@ def figure(summary: xr.Dataset) -> Figure | None:
     return Figure(
         "io-requests",
         "What a request to a server waits for",
-        "Mean time of a client's request, by the call that it began with. Under way: the server did not have it: "
-        "the client built or took in, or the network had it. Waiting there: the server had it and was not at work for "
-        "it: others had their turn, the rest of it was to come, or a sync that many share. There: work for it, by "
-        "layer. Drawn are those that took most time in all. " + " ".join(_joined(one) for one in every),
+        "Mean time of a client's request, by the call with which it began. Under way: before the server "
+        "had it, and after: in the client or in the network. Waiting there: the server had it but did not "
+        "work on it, because of other requests, because its rest had not arrived, or for a shared sync. "
+        "There: work on it, by layer. The figure shows the requests with the most time in total. "
+        + " ".join(_joined(one) for one in every),
         Kind.STACK,
         xr.Dataset(
             {"y": (("part", "x"), np.array(mean))}, {"part": names, "x": [request(one) for one in found]}
@@ -169,19 +171,20 @@ def _table(summary: xr.Dataset, one: dict[str, Any], every: bool) -> Table:
 def _joined(one: dict[str, Any]) -> str:
     how = "their number" if one["by"] == "number" else "kind, size, offset and time"
     return (
-        f"{format_share(one['share'])} of the requests of {one['client_title']} were joined, by {how}, to what "
-        f"{one['server_title']} did for them."
+        f"{format_share(one['share'])} of the requests of {one['client_title']} were joined, by {how}, to "
+        f"the work of {one['server_title']}."
     )
 
 
 def sentence(one: dict[str, Any]) -> str:
-    """One of `values`: how much was joined, and how to read the rest."""
+    """A sentence about one of `values`: how much was joined, and how to read the rest."""
     text = _joined(one)
     if not one["joined"]:
-        return text + " No server of theirs was traced: start it under the tracer, too."
+        return text + " No server was traced: start the servers under the tracer, too."
     text += (
-        " Time is from a request's first call to its last, of several that were under way at once that of each; under "
-        "way: before the server had it, and after; waiting there: its turn, the rest of it, a sync that many share."
+        " Time is from a request's first call to its last, separately for each if several were under way "
+        "at once. Under way: before the server had it, and after. Waiting there: for other requests, for "
+        "its rest, or for a shared sync."
     )
     if one["strays"]:
         text += f" {one['strays']} more came from clients that were not traced."

@@ -1,7 +1,7 @@
-"""Several traces of one time as one: a server's and its clients', say. Pure.
+"""Merge several traces of one time, for example a server's and its clients', into one. Pure.
 
-Tables are put together by what they name; events stay as they are, but for their times, which are told since the first
-process of all began, and for the numbers of what they name. They are read when they are asked for.
+Tables are merged by names; events stay as they are, except for their times, which now count from the begin of the very
+first process, and the indices into the tables. Events are read on demand.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _FUNCTION = ("function_name", "function_library", "function_layer", "function_kind", "function_engine")
-MOST_FUNCTIONS = 1 << 15  # as many as an event's number of its function can tell
+MOST_FUNCTIONS = 1 << 15  # the largest number of functions that an event's function index can address
 
 
 def merged(
@@ -29,16 +29,15 @@ def merged(
     order: Sequence[str] = (),
     counted: int | None = None,
 ) -> xr.Dataset:
-    """One /raw of several, whose events are read from `raws` piece by piece; no memory is taken for them.
+    """Merge several /raw into one, whose events are read from `raws` piece by piece; they take no memory.
 
     Parameters
     ----------
     raws : open until the result was read
     begins_ns : when the first process of each began, by a clock that they share
-    order : names of layers from the application down, whether they are there or not; those that it does not name come
-            behind what they were behind
-    counted : whose counters of servers are kept; None for nobody's. Those of two cannot be added: they are of stretches
-              of time that overlap, and count what every client asked for
+    order : names of layers from the application down, present or not; other layers come behind their predecessors
+    counted : the index of the trace whose server counters are used; None for none. Counters of two traces cannot be
+              added: their times overlap, and they count the requests of every client
 
     Raises
     ------
@@ -61,7 +60,7 @@ def merged(
     if len(functions) > MOST_FUNCTIONS:
         raise DataError(
             "io.too_many_functions",
-            f"the traces have {len(functions)} functions in all; one can tell {MOST_FUNCTIONS} apart",
+            f"the traces have {len(functions)} functions in all; a dataset can hold {MOST_FUNCTIONS}",
             "join fewer of them",
         )
     paths, path_at = _together([_rows([raw["path"].values]) for raw in raws])
@@ -72,9 +71,9 @@ def merged(
     programs, seen = 0, set[int]()  # MPI programs of the traces before, and their ranks
     long: dict[str, list[_Part]] = {name: [] for name in _LONG}
     events = processes = 0
-    for raw, there, shift, functions_of, paths_of in zip(raws, whole_raws, shifts, function_at, path_at):
+    for raw, present, shift, functions_of, paths_of in zip(raws, whole_raws, shifts, function_at, path_at):
         of_ranks, its = worlds.of(raw), {rank for rank in raw["process_rank"].values.tolist() if rank >= 0}
-        if not seen & its:  # other ranks of the one program, or of the first
+        if not seen & its:  # other ranks of the same program, or of the first program
             programs = 0
         seen |= its
         changed = {
@@ -95,9 +94,9 @@ def merged(
             "source_file": _of_table(paths_of),
         }
         for name in _LONG:
-            if name in there:
-                long[name].append((there[name].variable, read.get(name, _plus(0))))
-        events, processes = events + there.sizes["event"], processes + raw.sizes["process"]
+            if name in present:
+                long[name].append((present[name].variable, read.get(name, _plus(0))))
+        events, processes = events + present.sizes["event"], processes + raw.sizes["process"]
     whole: dict[str, Any] = {name: np.concatenate(parts) for name, parts in columns.items()}
     whole |= {name: whole[name][by_rank] for name in OF_PROCESS}
     whole |= dict(zip(_FUNCTION, _columns(functions, len(_FUNCTION))))
@@ -125,7 +124,7 @@ def merged(
     )
 
 
-_LONG = (*EVENT, *OF_REQUEST, *OF_SOURCE)  # what is too long to be held in memory
+_LONG = (*EVENT, *OF_REQUEST, *OF_SOURCE)  # too long for memory
 _Part = tuple["xr.Variable", "Callable[[np.ndarray], np.ndarray]"]
 
 
@@ -134,12 +133,12 @@ def _plus(number: int) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def _of_table(place: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """Numbers in a table as they are in that of the whole; below 0 they are none of it, and say so themselves."""
+    """Indices into a table as indices into the merged table; values below 0 stay as they are."""
     return lambda values: np.where(values >= 0, place[np.maximum(values, -1)], values)
 
 
 def _lazily(parts: list[_Part], dims: tuple[str, ...], dtype: str, attrs: dict[str, Any]) -> xr.Variable:
-    """Columns behind one another, each read and changed when it is asked for."""
+    """Concatenated columns, each read and changed on demand."""
     import xarray as xr
     from xarray.backends import BackendArray
     from xarray.core import indexing
@@ -173,8 +172,8 @@ def _lazily(parts: list[_Part], dims: tuple[str, ...], dtype: str, attrs: dict[s
 
 
 def _layers(raws: Sequence[xr.Dataset], order: Sequence[str]) -> list[str]:
-    there = {str(name) for raw in raws for name in raw["layer_name"].values}
-    found = [name for name in order if name in there]
+    present = {str(name) for raw in raws for name in raw["layer_name"].values}
+    found = [name for name in order if name in present]
     for raw in raws:
         at = 0
         for name in map(str, raw["layer_name"].values):
@@ -205,7 +204,8 @@ def _rows(columns: list[np.ndarray]) -> list[tuple[Hashable, ...]]:
 def _together(
     tables: list[list[tuple[Hashable, ...]]], order: int | None = None
 ) -> tuple[list[tuple[Any, ...]], list[np.ndarray]]:
-    """Rows of all tables, each once, and where each table's own are; -1 stays -1. order : a column to sort by."""
+    """Unique rows of all tables, and the index of each table's rows in them; -1 stays -1. order : a column to sort
+    by."""
     found: list[tuple[Any, ...]] = list(dict.fromkeys(row for table in tables for row in table))
     if order is not None:
         found.sort(key=lambda row: row[order])

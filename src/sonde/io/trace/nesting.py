@@ -1,4 +1,4 @@
-"""Which call was made within which, from nothing but times: self time, layers above, call paths."""
+"""Compute which call was made within which from times alone: self time, layers above, call paths."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 class Nested:
     """Calls of one thread in the order in which they began.
 
-    order : positions of the calls as they were given; the other arrays go with it
+    order : positions of the calls in the input; the other arrays have this order
     parent : position in `order` of the call around each; -1 for none
-    level : calls around each
+    level : number of calls around each
     self_ns : duration less that of the calls within
     """
 
@@ -24,12 +24,12 @@ class Nested:
 
 
 def nested(begin: np.ndarray, duration: np.ndarray, depth: np.ndarray) -> Nested:
-    """Puts calls of one thread into each other.
+    """Nest the calls of one thread.
 
-    A call is within another when it began after it and ended no later. Calls that overlap otherwise, as where a program
-    changes between stacks by hand, stand beside each other.
+    A call is within another if it began after it and ended no later. Calls that overlap in another way, as when a
+    program switches stacks by hand, are siblings.
 
-    begin, duration : ns; depth : as recorded, tells which of two that began in one ns is the outer one
+    begin, duration : ns; depth : as recorded; shows which of two calls that began in the same ns is the outer one
     """
     order = np.lexsort((depth, -duration, begin))
     first, last = begin[order], begin[order] + duration[order]
@@ -44,7 +44,8 @@ def nested(begin: np.ndarray, duration: np.ndarray, depth: np.ndarray) -> Nested
         before[0] = np.iinfo(np.int64).min
         np.maximum.accumulate(ends[:-1], out=before[1:])
         outer = ends > before
-        # One that ends with another that began earlier, or with it, is within it, but for two that took no time.
+        # A call is also within another if both end together and the other did not begin later, except if both took no
+        # time.
         outer |= (ends == before) & (first[left] >= before)
         mine = left[outer]
         level[mine] = step

@@ -1,4 +1,4 @@
-"""Ratios of what was measured in pairs. Pure."""
+"""Ratios of paired measurements. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sonde.core import stats
 
 
 def ratio_of_pairs(first: np.ndarray, second: np.ndarray) -> tuple[float, float, float]:
-    """Typical second/first of pairs, and its interval; NaN with fewer than six pairs."""
+    """The typical second/first of pairs, and its interval; NaN with fewer than six pairs."""
     known = (first > 0) & (second > 0) & np.isfinite(first) & np.isfinite(second)
     if not known.any():
         return (float("nan"),) * 3

@@ -1,9 +1,9 @@
-"""What a traced program left is made whole: its block files get their checksums, and what still lay in mapped memory.
+"""Complete the files that a traced program left: write the checksums of its block files, and append what was in mapped
+memory.
 
 The tracer computes no checksums, appends only full blocks, and runs no code when its program is killed
-(native/io/record.hpp says why). Closing reads that, writes each thread's last block, and takes calls that were under
-way. It may be cut short and begun again at any moment.
-"""
+(native/io/record.hpp explains why). Closing computes the checksums, writes each thread's last block, and adds the calls
+that were under way. It can be interrupted and repeated at any moment."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ _PLACE_HEADER_AT, _PLACE_FILE_AT = 4096, PLACE_BYTES - TAIL_BYTES
 _PROCESS = re.compile(r"[^/]+-[0-9]{1,10}-[0-9a-f]{1,16}")
 
 _MORE_ROOM = "raise --max-trace, or trace fewer layers with --layers"
-# Why calls are not in the trace, and what to type next, in the order of Why.
+# Why calls are missing in the trace, and a hint, in the order of Why.
 _WHYS = (
     ("the trace was at its limit", _MORE_ROOM),
     (
-        "the program is behind a filter of system calls (seccomp) that does not let the tracer write",
-        "as root --kernel shows its system calls",
+        "a filter of system calls (seccomp) of the program does not let the tracer write",
+        "as root, --kernel traces its system calls",
     ),
     (
-        "the program may not write files as large as the trace's (ulimit -f)",
+        "the program may not write files as large as the trace (ulimit -f)",
         "raise that limit: 'ulimit -f' shows it in units of 1 KiB or 512 B",
     ),
     (
@@ -73,46 +73,50 @@ _WHYS = (
     ),
     ("there was no room on the disk", "free space where the run's folder is, or write elsewhere: --output"),
     (
-        "the program was not let write to the run's folder, as after it became another user, or had no memory left",
-        "write where it may: --output; 'ulimit -v' shows what memory it may have",
+        "the program had no right to write to the run's folder, for example after it became another user, "
+        "or had no memory left",
+        "choose a folder that it may write to: --output; 'ulimit -v' shows how much memory it may have",
     ),
     (
-        "the program has several threads and closed standard streams, whose numbers the trace's files would get",
-        "start it with these open: </dev/null >/dev/null 2>&1",
+        "the program has several threads and closed standard streams, whose numbers the trace's files "
+        "would get",
+        "start it with these streams open: </dev/null >/dev/null 2>&1",
     ),
 )
-# I/O past what is traced, in the order of Unseen: docs/explain/io-engines.md has the table.
+# I/O that the tracer cannot see, in the order of Unseen: docs/explain/io-engines.md has the table.
 _UNSEEN = (
     (
-        "loaded libraries into a namespace of their own (dlmopen), whose calls are not seen",
-        "load them with dlopen, or as root add --kernel, which shows their system calls",
+        "loaded libraries into their own namespace (dlmopen), whose calls are not traced",
+        "load them with dlopen, or as root add --kernel, which traces their system calls",
     ),
     (
-        "handed requests to the kernel by io_uring, which takes them without a call",
-        "choose another engine in the program where it has one; --kernel shows io_uring_enter, not the requests",
+        "passed requests to the kernel through io_uring, which needs no call",
+        "choose another engine in the program if it has one; --kernel traces io_uring_enter, not the "
+        "requests",
     ),
     (
-        "did I/O by syscall(2), past the C library's functions, which is not seen",
-        "as root --kernel shows all system calls",
+        "did I/O with syscall(2), which bypasses the C library's functions and is not traced",
+        "as root, --kernel traces all system calls",
     ),
     (
-        "handed requests to the kernel by io_submit, which is not seen",
-        "as root --kernel shows io_submit, not the requests",
+        "passed requests to the kernel with io_submit, which is not traced",
+        "as root, --kernel traces io_submit, not the requests",
     ),
     (
-        "loaded libraries later whose functions could not be written down, and are not seen",
-        "see why in the other warnings",
+        "loaded libraries later whose functions could not be recorded, and are not traced",
+        "see the reason in the other warnings",
     ),
     (
-        "gave up the processor's clock, by strict mode of seccomp or PR_SET_TSC; what came after that is not seen",
-        "as root --kernel shows its system calls",
+        "gave up the processor's clock, through strict mode of seccomp or PR_SET_TSC; later calls are not "
+        "traced",
+        "as root, --kernel traces its system calls",
     ),
 )
 
 
 def account(folder: Path, host: str) -> None:
-    """Makes the account of a node's processes, and the places of threads that can have no files of their own: a program
-    may be allowed less than they take. Where there is no room the tracer makes what it can."""
+    """Create the account of a node's processes, and places for threads that cannot have their own files: the file size
+    limit of a program may be smaller than they need. If there is no room, the tracer creates what it can."""
     with (
         suppress(OSError),
         Folder(folder) as run,
@@ -122,7 +126,7 @@ def account(folder: Path, host: str) -> None:
 
 
 def unpack(folder: Path) -> None:
-    """Makes files of the places that threads were given instead of files of their own. Errors of `close`."""
+    """Create files from the places that threads were given instead of their own files. Errors of `close`."""
     with Folder(folder) as run:
         _unpack(run)
 
@@ -131,25 +135,25 @@ def _unpack(run: Folder) -> None:
     for name in _named(run, ".shared"):
         text = run.read(name)
         for at in range(ACCOUNT_BYTES, len(text) - PLACE_BYTES + 1, PLACE_BYTES):
-            taken, number, header, _, words = _PLACE.unpack_from(text, at)
-            process = words.split(b"\0")[0].decode("utf-8", "replace")
-            if taken != 1 or not _PROCESS.fullmatch(process) or header > _PLACE_FILE_AT - _PLACE_HEADER_AT:
+            in_use, number, header, _, name_bytes = _PLACE.unpack_from(text, at)
+            process = name_bytes.split(b"\0")[0].decode("utf-8", "replace")
+            if in_use != 1 or not _PROCESS.fullmatch(process) or header > _PLACE_FILE_AT - _PLACE_HEADER_AT:
                 continue
             _refuse_unless_own(run)
             tail, path = f"{process}-{number}.tail", f"{process}-{number}.blk"
-            kept = bytearray(text[at + _PLACE_FILE_AT : at + PLACE_BYTES])
-            fields = list(_TAIL.unpack_from(kept))
-            if fields[-1] == 0 or run.facts(path) is None:  # it never got a block file
+            tail_bytes = bytearray(text[at + _PLACE_FILE_AT : at + PLACE_BYTES])
+            fields = list(_TAIL.unpack_from(tail_bytes))
+            if fields[-1] == 0 or run.facts(path) is None:  # the thread never got a block file
                 fields[-1] = header
-                _TAIL.pack_into(kept, 0, *fields)
+                _TAIL.pack_into(tail_bytes, 0, *fields)
                 begin = at + _PLACE_HEADER_AT
                 with os.fdopen(run.change_or_make(path, 0o600), "r+b") as file:
                     file.truncate()
                     file.write(text[begin : begin + header])
             if run.facts(tail) is None:
                 with os.fdopen(run.make(tail, 0o600), "wb") as file:
-                    file.write(kept)
-            with os.fdopen(run.change(name), "r+b", buffering=0) as file:  # it is done
+                    file.write(tail_bytes)
+            with os.fdopen(run.change(name), "r+b", buffering=0) as file:  # the place is done
                 os.pwrite(file.fileno(), bytes(4), at)
 
 
@@ -160,13 +164,13 @@ def _refuse_unless_own(run: Folder) -> None:
 
 
 def close(folder: Path, ended: bool = True) -> tuple[dict[str, Any], list[Warning]]:
-    """Makes the block files in a run's folder whole. Returns what the run's plan gains, and what is to be said.
+    """Complete the block files in a run's folder. Returns the additions to the run's plan, and warnings.
 
-    The plan gains `servers`, what the servers of a file system counted, if asked for (`sonde.io.trace.servers`);
-    `tables`, lists of (number, rule, symbol, library), and `table_of`, which of them a process has, by
-    the name its files begin with.
+    The plan gains `servers`, the counters of a file system's servers, if requested (`sonde.io.trace.servers`);
+    `tables`, lists of (number, rule, symbol, library); and `table_of`, the table of each process, by the prefix of its
+    files.
 
-    ended : the command that was traced is over; what it left running is told of, and its trace taken as far as it is
+    ended : the traced command has ended; a warning reports processes that still run, and their trace ends here
 
     Raises
     ------
@@ -186,15 +190,15 @@ def _close(run: Folder, ended: bool) -> tuple[dict[str, Any], list[Warning]]:
         if not ended:
             raise EnvironmentFailure(
                 "io.still_running",
-                f"{folder} is still written by {what}",
+                f"{what} still write{'' if len(living) > 1 else 's'} into {folder}",
                 "wait for the program to end, or end it; then recover again",
             )
         warnings.append(
             Warning(
                 "io.still_running",
-                f"{what} still ran when the command was over; what {'they' if len(living) > 1 else 'it'} did later is "
-                "not in the trace",
-                "trace a command that waits for what it starts",
+                f"{what} still ran when the command ended; {'their' if len(living) > 1 else 'its'} later "
+                "calls are not in the trace",
+                "trace a command that waits for the processes it starts",
             )
         )
     _unpack(run)
@@ -205,7 +209,7 @@ def _close(run: Folder, ended: bool) -> tuple[dict[str, Any], list[Warning]]:
         try:
             _finish(run, tail)
         except OSError as error:
-            hint = f"recover it elsewhere: copy {folder} to where there is room"
+            hint = f"recover it elsewhere: copy {folder} to a disk with enough space"
             raise cannot_write(folder / _block_file(tail), error, hint) from None
     tables: list[list[tuple[int, int, str, str]]] = []
     table_of: dict[str, int] = {}
@@ -215,8 +219,8 @@ def _close(run: Folder, ended: bool) -> tuple[dict[str, Any], list[Warning]]:
             tables.append(table)
         table_of[name.removesuffix(".functions")] = tables.index(table)
     warnings += _not_traced(run)
-    counted, said = _servers(run, ended)
-    return {"tables": tables, "table_of": table_of} | counted, warnings + said
+    counted, more_warnings = _servers(run, ended)
+    return {"tables": tables, "table_of": table_of} | counted, warnings + more_warnings
 
 
 def _named(run: Folder, suffix: str) -> list[str]:
@@ -229,48 +233,48 @@ def _block_file(tail: str) -> str:
 
 def _servers(run: Folder, ended: bool) -> tuple[dict[str, Any], list[Warning]]:
     try:
-        told = json.loads(run.read(servers.FILE))
-    except FileNotFoundError:  # nobody asked
+        content = json.loads(run.read(servers.FILE))
+    except FileNotFoundError:  # no counters were requested
         return {}, []
     except (OSError, ValueError, RecursionError):
         return {}, [_no_counters(run)]
-    if not servers.is_whole(told):
+    if not servers.is_whole(content):
         return {}, [_no_counters(run)]
-    if told["servers"]:
-        return {"servers": told}, []
-    return {}, [] if ended else [servers.killed(told)]
+    if content["servers"]:
+        return {"servers": content}, []
+    return {}, [] if ended else [servers.killed(content)]
 
 
 def _no_counters(run: Folder) -> Warning:
     return Warning(
         "io.no_server_counters",
-        f"what servers counted is not in the dataset: {run.path / servers.FILE} is not what was written",
-        "measure again for it; the rest is whole",
+        f"the dataset has no server counters: {run.path / servers.FILE} is damaged",
+        "measure again to get them; the rest is complete",
     )
 
 
 def _finish(run: Folder, tail: str) -> None:
-    """One thread's block file: cut behind its last whole block, checksums set, what was mapped appended."""
+    """Complete one thread's block file: cut it after its last whole block, set checksums, append the mapped records."""
     path = _block_file(tail)
-    kept = run.read(tail)
-    if len(kept) < TAIL_BYTES or not kept.startswith(b"SONDETHR") or run.facts(path) is None:
-        return  # its thread was about to begin: it has recorded nothing
+    content = run.read(tail)
+    if len(content) < TAIL_BYTES or not content.startswith(b"SONDETHR") or run.facts(path) is None:
+        return  # the thread was about to begin and has recorded nothing
     (_, _, _, _, depth, current, sequence, dropped, last_ticks, last_ns, used0, used1, _, _, appended) = (
-        _TAIL.unpack_from(kept)
+        _TAIL.unpack_from(content)
     )
     current &= 1
     used = (used0, used1)
     records = [
         np.frombuffer(
-            kept, RECORD, min(used[k], BLOCK_RECORDS), _BLOCKS_AT + k * BLOCK_BYTES + _BLOCK_HEAD.size
+            content, RECORD, min(used[k], BLOCK_RECORDS), _BLOCKS_AT + k * BLOCK_BYTES + _BLOCK_HEAD.size
         )
-        for k in (current ^ 1, current)  # the one that is being filled is the later
+        for k in (current ^ 1, current)  # the block that is being filled is the later one
     ]
     records[-1] = _written(records[-1], last_ticks)
-    frames = np.frombuffer(kept, _FRAME, min(depth, _MOST_FRAMES), _FRAMES_AT)
+    frames = np.frombuffer(content, _FRAME, min(depth, _MOST_FRAMES), _FRAMES_AT)
     frames = frames[
         (frames["sp"] != UNKNOWN) & ((frames["flags"] & _FRAME_RECORDED) == 0)
-    ]  # filled in, and not told yet
+    ]  # filled in, and not recorded yet
     under_way = np.zeros(len(frames), RECORD)
     for name in ("begin", "size", "offset", "function", "depth"):
         under_way[name] = frames[name]
@@ -278,7 +282,7 @@ def _finish(run: Folder, tail: str) -> None:
     under_way["flags"] = UNFINISHED
     clock = np.zeros(1, RECORD)
     clock["begin"], clock["end"], clock["size"], clock["function"] = last_ticks, last_ns, 0, CLOCK
-    # Inner calls are recorded before those around them, as they end first.
+    # Inner calls are recorded before the calls around them, because they end first.
     last = np.concatenate([*records, under_way[::-1], clock])
     with os.fdopen(run.change(path), "r+b", buffering=0) as file:
         if os.pread(file.fileno(), len(FILE_MAGIC), 0) != FILE_MAGIC:
@@ -296,12 +300,12 @@ def _finish(run: Folder, tail: str) -> None:
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            run.remove(tail)  # there is no other room: a kill in this moment would cost what it holds
+            run.remove(tail)  # there is no other space: a kill at this moment would lose its content
             try:
                 _append(file.fileno(), appended, block)
             except OSError:
                 with os.fdopen(run.make(tail, 0o600), "wb") as back:
-                    back.write(kept)
+                    back.write(content)
                 raise
     with suppress(FileNotFoundError):
         run.remove(tail)
@@ -319,7 +323,7 @@ def _append(descriptor: int, at: int, block: bytes) -> None:
 
 
 def _living(folder: Path) -> list[str]:
-    """Traced processes of this host that are still there: "4711 (python3)"."""
+    """Traced processes of this host that still run: "4711 (python3)"."""
     host, found = socket.gethostname().replace("/", "_"), []
     begun = {path.stem.rsplit("-", 2)[0].rpartition("-")[::2] for path in folder.glob("*.tail")}
     for name, rest in sorted(begun):
@@ -330,13 +334,16 @@ def _living(folder: Path) -> list[str]:
             command = Path(f"/proc/{rest}/comm").read_text("utf-8", "replace").strip()
         except OSError:
             continue
-        if str(folder.resolve()) in maps:  # it maps its tails: it is no other process of the same number
+        if (
+            str(folder.resolve()) in maps
+        ):  # it has mapped its tails, so it is not another process with the same number
             found.append(f"{rest} ({command})")
     return found
 
 
 def _written(records: np.ndarray, since: int) -> np.ndarray:
-    """Without the place that was taken by a record which a kill came before: it holds what was there two blocks ago."""
+    """The records without the last one if a kill came before it was written: its place holds a record of two blocks
+    ago."""
     end = len(records)
     while end and records["function"][end - 1] < CALL_NUMBERS and records["end"][end - 1] < since:
         end -= 1
@@ -355,14 +362,14 @@ def _set_checksums(descriptor: int, end: int) -> None:
         _, _, _, count, _ = _BLOCK_HEAD.unpack_from(block)
         length = _BLOCK_HEAD.size + count * RECORD.itemsize
         if not block.startswith(BLOCK_MAGIC) or length > len(block):
-            return  # whoever reads the file finds that, and says where
+            return  # the reader of the file finds and reports that
         crc = zlib.crc32(block[_BLOCK_HEAD.size : length], zlib.crc32(block[8 : _BLOCK_HEAD.size]))
         os.pwrite(descriptor, struct.pack("<I", crc), at + 4)
         at += length
 
 
 def functions(folder: Path, name: str = "") -> list[tuple[int, int, str, str]]:
-    """(number, rule, symbol, library) of all functions that were found in processes, or of one's table."""
+    """(number, rule, symbol, library) of all functions that were found in processes, or in one table."""
     with Folder(folder) as run:
         names = [name] if name else _named(run, ".functions")
         return [row for one in names if run.facts(one) for row in _rows(run.read_text(one))]
@@ -374,14 +381,14 @@ def _rows(text: str) -> list[tuple[int, int, str, str]]:
         match line.split("\t"):
             case [number, rule, symbol, library] if _COUNT.fullmatch(number) and _COUNT.fullmatch(rule):
                 path = decoded(library)
-                # A program and its modules may find one library in several ways: $ORIGIN/../lib.
+                # A program and its modules may refer to one library by several paths: $ORIGIN/../lib.
                 file = os.path.normpath(path) if "/../" in path else path
                 table.append((int(number), int(rule), decoded(symbol), file))
     return table
 
 
 def not_traced(folder: Path) -> list[Warning]:
-    """What the tracer itself left out, and why."""
+    """Warnings about what the tracer left out, with reasons."""
     with Folder(folder) as run:
         return _not_traced(run)
 
@@ -392,7 +399,7 @@ def _not_traced(run: Folder) -> list[Warning]:
 
 
 def _refused(run: Folder) -> list[Warning]:
-    """Programs that the tracer let run untraced, and why, said once a reason."""
+    """Warnings about programs that the tracer did not trace, one for each reason."""
     reasons: dict[str, list[str]] = {}
     for name in _named(run, ".refused"):
         for line in run.read_text(name).splitlines():
@@ -402,32 +409,32 @@ def _refused(run: Folder) -> list[Warning]:
             "io.not_traced",
             f"{len(names)} {'processes were' if len(names) > 1 else 'process was'} not traced: {reason} "
             f"({', '.join(names[:3])}{', …' if len(names) > 3 else ''})",
-            "'sonde io layers check' tells what can be traced here",
+            "'sonde io layers check' shows what can be traced here",
         )
         for reason, names in reasons.items()
     ]
 
 
 def _account(name: str, text: bytes) -> list[Warning]:
-    """Calls of a node's processes that could not be stored, or are not seen."""
-    kept = text[: _SHARED.size]
-    if len(kept) < _SHARED.size or not kept.startswith(b"SONDESH2"):
+    """Warnings about calls of a node's processes that could not be stored, or are not traced."""
+    content = text[: _SHARED.size]
+    if len(content) < _SHARED.size or not content.startswith(b"SONDESH2"):
         return []
-    numbers = _SHARED.unpack(kept)[3:]
+    numbers = _SHARED.unpack(content)[3:]
     refused, lost, unseen = (numbers[k : k + _KINDS] for k in range(0, 3 * _KINDS, _KINDS))
     host, found = name.removesuffix(".shared"), []
     for calls, (why, hint) in zip(lost, _WHYS):
         if calls:
             full = hint == _MORE_ROOM
             what = (
-                f"{calls} calls on {host} found the trace at its limit"
+                f"{calls} calls on {host} came after the trace reached its limit"
                 if full
                 else f"{calls} calls on {host}: {why}"
             )
             found.append(
                 Warning(
                     "io.trace_full" if full else "io.calls_lost",
-                    f"{what} and are not in it" if full else f"not in the trace are {what}",
+                    f"{what}, and are missing" if full else f"the trace lacks {what}",
                     hint,
                 )
             )
@@ -436,8 +443,8 @@ def _account(name: str, text: bytes) -> list[Warning]:
             found.append(
                 Warning(
                     "io.threads_not_traced",
-                    f"{times} times a call on {host} was not traced, for its thread could not be given files to "
-                    f"write to, which take {format_size(TAIL_BYTES + HEADER_BYTES)}: {why}",
+                    f"{times} calls on {host} were not traced, because their thread could not create its "
+                    f"files, which need {format_size(TAIL_BYTES + HEADER_BYTES)}: {why}",
                     hint,
                 )
             )

@@ -1,6 +1,6 @@
-"""io/1: what a trace of `sonde io` holds, and how the tracer's files become /raw.
+"""io/1: the tables of a trace of `sonde io`, and how the tracer's files become /raw.
 
-ARCHITECTURE.md, "io/1", is the definition; the table RAW here says the same as data.
+ARCHITECTURE.md, "io/1", is the definition; the table RAW here contains the same as data.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How records of block files become datasets of io/1 that are traces: layout, place, analysis."""
+"""Turn records of block files into datasets of io/1 that are traces: layout, placement, analysis."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ from sonde.io.trace.schema import (
 )
 
 ATTRIBUTES = {**described.ROOT, "status": attribute("exit status of the program")}
-_GIVEN = -3  # of a copy of one of the three descriptors that every program is given; unknown, as they are
-_STANDARD = 2  # the last of these
-_DESCRIPTORS = 1 << 16  # handles below are descriptors, above pointers
+_GIVEN = -3  # a copy of a standard descriptor; unknown, like the standard descriptors themselves
+_STANDARD = 2  # the last standard descriptor, which every program is given
+_DESCRIPTORS = 1 << 16  # handles below are descriptors, handles above are pointers
 _BETWEEN_RANKS = (KINDS.index("communicate"), KINDS.index("wait"))
 _OPEN = KINDS.index("open")
 _NO_DESCRIPTOR = int(folded(np.array([2**64 - 1], np.uint64))[0])
-_ANY_LAYER = -1  # of files that were open before: by whatever they were opened, descriptors are everybody's
+_ANY_LAYER = -1  # for files opened before: any layer may have opened them, for all layers share descriptors
 
 
 @dataclass
 class _File:
-    """One block file, as layout found it."""
+    """One block file, as `layout` found it."""
 
     process: int
     first: int = 0
@@ -74,35 +74,36 @@ class _File:
     threads: list[tuple[int, int, int]] = field(
         default_factory=list
     )  # (first event within the file, number, process)
-    # Of a file of what the kernel saw: the images that ran under the process's number, and when each began, in ticks.
+    # If the kernel recorded the file: the images that ran under the process's number, and when each began, in ticks.
     images: list[int] = field(default_factory=list)
     began: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint64))
 
     def image_of(self, calls: np.ndarray) -> np.ndarray:
-        """Which of `images` made each call; -1 for none: a call of what was there before the traced program."""
+        """The index in `images` of each call's image; -1 for calls of what ran before the traced program."""
         return np.searchsorted(self.began, calls["begin"], side="right") - 1
 
 
 @dataclass
 class _Opened:
-    """Files that a process opened, by handle, in time. key : (layer, handle)."""
+    """Files that a process opened, by handle, over time. key : (layer, handle)."""
 
     by_handle: dict[tuple[int, int], list[tuple[int, int]]] = field(default_factory=dict)  # (ticks, file)
-    # Calls that open, with their begin, end and file, and those that close: until in_order() has put them together
+    # Calls that open, with begin, end and file, and calls that close; in_order() merges them
     openings: dict[tuple[int, int], list[tuple[int, int, int]]] = field(default_factory=dict)
     closings: dict[tuple[int, int], list[tuple[int, int]]] = field(default_factory=dict)
-    told: bool = False  # descriptors are known from when they were opened,
-    blind: bool = False  # but not all of them
+    openings_traced: bool = False  # descriptors are known from their opening on,
+    blind: bool = False  # but some openings were missed
 
     def lists(self, layer: int, handle: int) -> list[list[tuple[int, int]]]:
-        """What tells of a handle. One of a layer that names no files, as system calls do, is what others opened."""
+        """All entries about a handle. A layer that does not name files, such as system calls, uses the openings of
+        other layers."""
         own = self.by_handle.get((layer, handle), [])
         if any(file >= 0 for _, file in own):
             return [own, self.by_handle.get((_ANY_LAYER, handle), [])]
         return [entries for (_, other), entries in self.by_handle.items() if other == handle]
 
     def add(self, layer: int, handle: int, ticks: int, file: int) -> None:
-        """file: -1 where the handle is given back: what it means then was opened by somebody unseen."""
+        """file: -1 if the handle is closed: after that it means a file whose opening was not traced."""
         self.by_handle.setdefault((layer, handle), []).append((ticks, file))
 
     def opens(self, layer: int, handle: int, call: np.void, file: int) -> None:
@@ -112,18 +113,19 @@ class _Opened:
         self.closings.setdefault((layer, handle), []).append((int(call["begin"]), int(call["end"])))
 
     def in_order(self) -> None:
-        """Puts openings and closings together in the order of time.
+        """Merge openings and closings in the order of time.
 
-        A handle means a file from the begin of the call that opens it to the end of the one that closes it: what
-        libraries do within these calls is the file's. But a thread can be given a handle while another's call that
-        gives it back has not ended, or after it began to ask: what it was given then had been given back before.
+        A handle means a file from the begin of the call that opens it to the end of the call that closes it: what
+        libraries do within these calls belongs to the file. But a thread may be given a handle while another thread's
+        closing call is still running, or may have asked for it before that call began: then the handle was already
+        free.
         """
         for key in self.openings.keys() | self.closings.keys():
             entries = self.by_handle.setdefault(key, [])
             closings = sorted(self.closings.get(key, ()))
             closed = [end for _, end in closings]
             for begin, end, file in sorted(self.openings.get(key, ())):
-                # The last that began before this one was given the handle
+                # The last closing call that began before the opening call was given the handle
                 k = bisect_left(closings, (end, 0)) - 1
                 if k >= 0 and closings[k][1] > begin:
                     begin = max(begin, closings[k][0])
@@ -141,7 +143,7 @@ _Rule = tuple[int, int, int, list[int] | None, int, int]
 
 @dataclass(frozen=True)
 class _Copy:
-    """A second handle that a call made of a file. begin, end: ticks of the call."""
+    """A second handle of a file, made by a call. begin, end: ticks of the call."""
 
     begin: int
     end: int
@@ -153,16 +155,20 @@ class _Copy:
 
 @dataclass
 class IoLayout(Layout):
-    """Layout of a trace, with what place() needs besides."""
+    """The layout of a trace, with further data that place() needs."""
 
     files: dict[str, _File] = field(default_factory=dict)
     numbers: dict[str, np.ndarray] = field(
         default_factory=dict
     )  # process's prefix -> function by its own number
-    requests: dict[str, np.ndarray] = field(default_factory=dict)  # which of its numbers tell of a request
-    sources: dict[str, np.ndarray] = field(default_factory=dict)  # which read a second file
-    copies: dict[str, np.ndarray] = field(default_factory=dict)  # which make a second handle of a file
-    numbered: dict[str, np.ndarray] = field(default_factory=dict)  # which have numbers for handles
+    requests: dict[str, np.ndarray] = field(
+        default_factory=dict
+    )  # functions whose records hold a request number
+    sources: dict[str, np.ndarray] = field(default_factory=dict)  # functions that read a second file
+    copies: dict[str, np.ndarray] = field(
+        default_factory=dict
+    )  # functions that make a second handle of a file
+    numbered: dict[str, np.ndarray] = field(default_factory=dict)  # functions whose handles are numbers
     layer_of: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int16))
     kind_of: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int8))
     of_descriptors: list[int] = field(default_factory=list)  # layers whose handles are descriptors
@@ -181,29 +187,29 @@ class TraceSchema:
     version = 1
 
     def close(self, folder: Path, ended: bool) -> tuple[dict[str, Any], list[Warning]]:
-        """Makes the tracer's files whole before they are read: `sonde.io.trace.run_close.close`."""
+        """Complete the tracer's files before they are read: `sonde.io.trace.run_close.close`."""
         from sonde.io.trace.run_close import close
 
         return close(folder, ended)
 
     def parts(self, plan: Mapping[str, Any]) -> Sequence[str]:
-        """One dataset, however many processes there are."""
+        """One dataset for all processes."""
         return [""]
 
     def layout(self, plan: Mapping[str, Any], files: Sequence[BlockFile], part: str) -> IoLayout:
-        """Counts what the files hold.
+        """Count the contents of the files.
 
         Parameters
         ----------
         plan : layers [{name, title, serves}] from the application down; rules [[layer, kind, request, copies, named,
-               numbered]] as the tracer numbers them, request: what stands in a record as the offset is the number of a
-               request, copies: what stands there as the size is a second handle of the file, where the offset is one of
-               these, [] for always, null for never, named: a file that it opens has a name, numbered: its handle is a
-               number, 0 one like others; own, the layer of the tracer's own work, if there is one;
-               tables, table_of, servers (`run_close.close`); clocks [[host, ticks, ns]] read where the run was
-               started; open [[host, pid, handle, path]], what processes had open when they were attached to,
-               with the path "" of what is no file
-        files : a block file a thread
+               numbered]] as the tracer numbers them, request: the offset of a record is a request number; copies: the
+               size of a record is a second handle of the file if the offset is one of these values ([] for always, null
+               for never); named: a file that it opens has a name; numbered: its handles are numbers, and 0 is a valid
+               one; own, the layer of the tracer's own work, if there is one; tables, table_of, servers
+               (`run_close.close`); clocks [[host, ticks, ns]] read where the run was started; open [[host, pid, handle,
+               path]], the open handles of processes when tracing attached to them, with the path "" for sockets, pipes
+               and the like
+        files : one block file for each thread
 
         Raises
         ------
@@ -215,7 +221,7 @@ class TraceSchema:
                 raise DataError(
                     "io.not_io_blocks",
                     f"{file.path.name} was not written by the tracer",
-                    "keep the files of one run in its folder, and only these",
+                    "keep only the files of one run in its folder",
                 )
         headers = {name: file.header for name, file in zip(names, files)}
         images = {name: _images(headers, name) for name in headers}
@@ -236,13 +242,13 @@ class TraceSchema:
         for host, pid, handle, path in plan.get("open", []):
             for name, k in number.items():
                 if (headers[name]["host"], headers[name]["pid"]) == (host, pid):
-                    # A socket or a pipe is no file, as what a traced program is not seen to open.
+                    # A socket or a pipe counts as unseen, like everything that a traced program was not seen to open.
                     what = paths.setdefault(str(path), len(paths)) if path else UNSEEN
                     opened[k].add(_ANY_LAYER, int(handle), 0, what)
         made: dict[str, _File] = {}
         dropped = np.zeros(len(order), np.int64)
         copies: list[_Copy] = []
-        heard: dict[str, Calls] = {}
+        collectives: dict[str, Calls] = {}
         several = len({header["host"] for header in headers.values()}) > 1
         names_of_layers = [layer["name"] for layer in plan["layers"]]
         descriptors = names_of_layers.index("posix") if "posix" in names_of_layers else None
@@ -265,7 +271,9 @@ class TraceSchema:
             for piece in pieces(file):
                 functions.count(name, piece.calls)
                 if several:
-                    functions.hear(name, piece.calls, heard.setdefault(name, Calls(file.header["host"])))
+                    functions.hear(
+                        name, piece.calls, collectives.setdefault(name, Calls(file.header["host"]))
+                    )
                 for clock in piece.clocks:
                     clocks.add(file.header["host"], clock.ticks, clock.ns)
                     if clock.thread:
@@ -276,11 +284,11 @@ class TraceSchema:
                         layer = functions.layer(name, int(call["function"]))
                         path = paths.setdefault(note.name, len(paths))
                         opened[one.process].opens(layer, note.handle, call, path)
-                for own, word in nameless.items():
+                for own, shown_name in nameless.items():
                     for call in piece.calls[
                         (piece.calls["function"] == own) & ((piece.calls["flags"] & FAILED) == 0)
                     ]:
-                        path = paths.setdefault(word, len(paths))
+                        path = paths.setdefault(shown_name, len(paths))
                         opened[one.process].opens(functions.layer(name, own), int(call["file"]), call, path)
                 for call in piece.calls[
                     functions.of_kind(name, "close")[piece.calls["function"]]
@@ -289,10 +297,10 @@ class TraceSchema:
                     layer = functions.layer(name, int(call["function"]))
                     opened[one.process].closes(layer, int(call["file"]), call)
                 copies += functions.copied(name, one.process, piece.calls)
-                if not file.header.get("watched"):  # the kernel's events tell no names
+                if not file.header.get("watched"):  # the kernel's events contain no names
                     opens = piece.calls[functions.of_kind(name, "open")[piece.calls["function"]]]
                     opened[one.process].blind |= bool((opens["flags"] & ENTRY_ONLY).any())
-                    opened[one.process].told |= any(
+                    opened[one.process].openings_traced |= any(
                         functions.layer(name, int(number)) == descriptors
                         for number in np.unique(opens["function"])
                     )
@@ -300,7 +308,7 @@ class TraceSchema:
                 one.requests += int(_of_requests(functions.requests(name), piece.calls).sum())
                 one.sources += int(_of_requests(functions.of_kind(name, "copy"), piece.calls).sum())
             dropped[one.process] += file.dropped
-            # What was opened by calls that found no room, nobody knows.
+            # Calls that did not fit into the trace may have opened files.
             opened[one.process].blind |= file.dropped > 0
         events = requests = sources = 0
         for one in made.values():
@@ -308,7 +316,7 @@ class TraceSchema:
             events, requests = events + one.events, requests + one.requests
             sources += one.sources
         clocks.settle([headers[name]["host"] for name in order])
-        clocks.align(_of_ranks(headers, order, heard))
+        clocks.align(_of_ranks(headers, order, collectives))
         layout = IoLayout(
             dims={},
             coords={},
@@ -384,7 +392,7 @@ class TraceSchema:
         }
         flags = {
             "flag_masks": np.array(list(FLAGS), np.uint8),
-            "flag_meanings": " ".join(word.replace(" ", "_") for word in FLAGS.values()),
+            "flag_meanings": " ".join(shown_name.replace(" ", "_") for shown_name in FLAGS.values()),
         }
         kinds = {"flag_values": np.arange(len(KINDS), dtype=np.int8), "flag_meanings": " ".join(KINDS)}
         engines = {"flag_values": np.arange(len(ENGINES), dtype=np.int8), "flag_meanings": " ".join(ENGINES)}
@@ -404,7 +412,7 @@ class TraceSchema:
     def place(
         self, plan: Mapping[str, Any], layout: Layout, file: BlockFile, part: str
     ) -> Iterator[tuple[str, tuple[int | slice, ...], np.ndarray]]:
-        """Pieces of /raw from one file; the small tables come with the first."""
+        """Yield pieces of /raw from one file; the small tables come with the first file."""
         assert isinstance(layout, IoLayout)
         one = layout.files[file.path.name]
         if file.path.name == next(iter(layout.files)):
@@ -448,37 +456,37 @@ class TraceSchema:
         return analyse(raw)
 
     def tables(self, tree: xr.DataTree) -> Tables:
-        """The declared variables and root attributes, which `dataset.open` holds a file against."""
+        """The declared variables and root attributes, which `dataset.open` checks a file against."""
         from sonde.io.trace.summary import SUMMARY
 
         return {"raw": RAW, "summary": SUMMARY, "": ATTRIBUTES}
 
     def validate(self, tree: xr.DataTree) -> list[Finding]:
-        """What is wrong with a dataset; [] for a valid one."""
+        """The errors in a dataset; [] for a valid one."""
         return described.check("io", "/raw", tree["raw"].to_dataset(), RAW) if "raw" in tree.children else []
 
 
 def _cost_ns(header: Mapping[str, Any], clocks: Clocks, key: str) -> float:
-    """What the process measured at its start, of one call; 0 where it did not."""
+    """The cost of a call that the process measured at its start, ns; 0 if it measured none."""
     calls = int(header.get("cost_calls", 0))
     return float(header.get(key, 0)) * clocks.ns_per_tick(header["host"]) / calls if calls else 0.0
 
 
 def _of_ranks(
-    headers: Mapping[str, Mapping[str, Any]], order: Sequence[str], heard: Mapping[str, Calls]
+    headers: Mapping[str, Mapping[str, Any]], order: Sequence[str], collectives: Mapping[str, Calls]
 ) -> list[Calls]:
-    """Collective calls of all ranks, in order, of the MPI program that has most; [] where there are none, one is
-    missing, or two have one number."""
+    """The collective calls of all ranks, in order, of the MPI program with the most ranks; [] if there are none, a rank
+    is missing, or two ranks have the same number."""
     of_world: dict[int, dict[str, int]] = {}
     for name, world in zip(order, worlds.of_headers([headers[name] for name in order])):
-        if name in heard and heard[name].begin and world != worlds.NONE:
+        if name in collectives and collectives[name].begin and world != worlds.NONE:
             of_world.setdefault(world, {})[name] = int(headers[name]["rank"])
     whole = [ranks for ranks in of_world.values() if sorted(ranks.values()) == list(range(len(ranks)))]
-    return [heard[name] for name in max(whole, key=len, default={})]
+    return [collectives[name] for name in max(whole, key=len, default={})]
 
 
 def _count_images(one: _File, functions: _Functions, name: str, file: BlockFile) -> None:
-    """Shares the calls of a thread that the kernel saw out among the images of its process."""
+    """Distribute the calls of a thread that the kernel recorded over the images of its process."""
     counts = np.zeros(len(one.images), np.int64)
     for piece in pieces(file):
         for process, calls in _by_image(one, piece.calls):
@@ -493,7 +501,7 @@ def _count_images(one: _File, functions: _Functions, name: str, file: BlockFile)
 
 
 def _by_image(one: _File, calls: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Calls by the process that made them, in order."""
+    """The calls by the process that made them, in order."""
     if not len(calls):
         return
     if not one.images:
@@ -505,7 +513,7 @@ def _by_image(one: _File, calls: np.ndarray) -> Iterator[tuple[int, np.ndarray]]
 
 
 def _images(headers: Mapping[str, Mapping[str, Any]], name: str) -> list[str]:
-    """Of a process as the kernel saw it: the traced programs that ran under its number, one after another."""
+    """The traced programs that ran under a process number which the kernel recorded, one after another."""
     header = headers[name]
     if not header.get("watched"):
         return []
@@ -514,7 +522,7 @@ def _images(headers: Mapping[str, Mapping[str, Any]], name: str) -> list[str]:
         for other, theirs in headers.items()
         if (theirs["host"], theirs["pid"]) == (header["host"], header["pid"])
     ]
-    # Each program that it became has a file of its own.
+    # Each program that the process became has its own file.
     begin = int(header.get("image_ticks", 0))
     later = [int(theirs.get("image_ticks", 0)) for watched, _, theirs in same if watched]
     end = min((ticks for ticks in later if ticks > begin), default=1 << 64)
@@ -533,7 +541,7 @@ def _columns(
     begin = layout.clocks.ns(host, calls["begin"])
     end = layout.clocks.ns(host, calls["end"])
     unfinished = (calls["flags"] & UNFINISHED) != 0
-    if unfinished.any():  # until the last that is known of its process
+    if unfinished.any():  # up to the last known moment of its process
         end[unfinished] = layout.clocks.ns(host, max(int(calls["end"].max()), int(calls["begin"].max())))
     end[(calls["flags"] & ENTRY_ONLY) != 0] = begin[(calls["flags"] & ENTRY_ONLY) != 0]
     begin_ns = begin.round().astype(np.int64)
@@ -551,12 +559,12 @@ def _columns(
 
 
 def _of_requests(functions: np.ndarray, calls: np.ndarray) -> np.ndarray:
-    """Which calls tell their request's number, or a source. functions: those that do, by number."""
+    """A mask of calls whose records hold a request number, or a source. functions: a mask by function number."""
     return functions[calls["function"]] & (calls["offset"] != UNKNOWN)
 
 
 def _known(values: np.ndarray) -> np.ndarray:
-    """Unknown, and what no size can be, as -1."""
+    """The values, with -1 for unknown and impossible sizes."""
     signed = values.astype(np.int64)
     return np.where((values == UNKNOWN) | (signed < 0), np.int64(-1), signed)
 
@@ -564,12 +572,12 @@ def _known(values: np.ndarray) -> np.ndarray:
 def _paths(
     layout: IoLayout, process: int, calls: np.ndarray, functions: np.ndarray, numbered: np.ndarray
 ) -> np.ndarray:
-    """Which file each call worked on: the last that was opened under its handle before it began, in its layer or
-    another, by its process or one that it was forked from. What ranks tell each other has communicators for handles."""
+    """The file of each call: the last that was opened under its handle before the call began, in its layer or another,
+    by its process or one that it was forked from. Messages between ranks have communicators as handles."""
     found = np.full(len(calls), -1, np.int32)
     keys = layout.layer_of[functions].astype(np.int64) << 32 | calls["file"].astype(np.int64)
     of_file = ((calls["file"] != 0) | numbered) & ~np.isin(layout.kind_of[functions], _BETWEEN_RANKS)
-    # Who opens has the handle at the end: when it asked, that may still have been another thread's.
+    # An opening call has its handle at its end: at its begin the handle may still have belonged to another thread.
     opens = (layout.kind_of[functions] == _OPEN) & (calls["end"] > calls["begin"])
     when = np.where(opens, calls["end"], calls["begin"])
     for key in np.unique(keys[of_file]).tolist():
@@ -580,28 +588,30 @@ def _paths(
         ticks = np.array([tick for tick, _ in openings], np.uint64)
         files = np.array([-1, *(file for _, file in openings)], np.int32)
         found[mine] = files[np.searchsorted(ticks, when[mine], side="right")]
-    # No descriptor: memory that is no file's; what a program does with a file that it could not open.
+    # No descriptor: memory without a file, or calls on a file that the program could not open.
     given = np.isin(layout.layer_of[functions], layout.of_descriptors) & (layout.kind_of[functions] != _OPEN)
     found[given & (calls["file"] == _NO_DESCRIPTOR)] = UNSEEN
-    # Above the three that a program is given: sockets, pipes, and what else nobody was seen to open.
-    if _all_told(layout, process):
+    # Above the standard descriptors: sockets, pipes, and everything else whose opening was not traced.
+    if _all_openings_traced(layout, process):
         mine = of_file & (found == -1) & (calls["file"] > _STANDARD) & (calls["file"] < _DESCRIPTORS)
         found[mine] = UNSEEN
     found[found == _GIVEN] = -1
     return found
 
 
-def _all_told(layout: IoLayout, process: int) -> bool:
-    """Whether a process, or one that it was forked from, was seen to open what it has open."""
+def _all_openings_traced(layout: IoLayout, process: int) -> bool:
+    """Whether the trace has all openings of a process's files, by it or by processes that it was forked from."""
     seen: list[int] = []
     while process >= 0 and process not in seen:
         seen.append(process)
         process = layout.parents[process]
-    return any(layout.opened[k].told for k in seen) and not any(layout.opened[k].blind for k in seen)
+    return any(layout.opened[k].openings_traced for k in seen) and not any(
+        layout.opened[k].blind for k in seen
+    )
 
 
 def _follow(copies: Iterable[_Copy], layout: IoLayout) -> None:
-    """Has each copy of a handle mean from its call on what the original means then."""
+    """Make each copy of a handle mean, from its call on, what the original means then."""
     for process in layout.opened:
         process.in_order()
     for copy in sorted(copies, key=lambda copy: copy.end):
@@ -614,7 +624,7 @@ def _follow(copies: Iterable[_Copy], layout: IoLayout) -> None:
         insort(new, (copy.end, file))
         if (copy.old < _DESCRIPTORS) != (
             copy.new < _DESCRIPTORS
-        ):  # of fileno and fdopen: they are closed together
+        ):  # a copy by fileno or fdopen: both handles are closed together
             for one, other in ((old, new), (new, old)):
                 k = bisect_left(one, (copy.end + 1, _GIVEN))
                 if k < len(one) and one[k][1] == -1:
@@ -622,7 +632,7 @@ def _follow(copies: Iterable[_Copy], layout: IoLayout) -> None:
 
 
 def _file_at(layout: IoLayout, process: int, layer: int, handle: int, ticks: int) -> int:
-    """What a handle means at a time, -1 where that is not known. After each list is in the order of time."""
+    """The file of a handle at a time, -1 if unknown. Every list must be in the order of time."""
     for known, until in _known_to(layout, process):
         last = [
             entries[k - 1]
@@ -635,7 +645,7 @@ def _file_at(layout: IoLayout, process: int, layer: int, handle: int, ticks: int
 
 
 def _openings(layout: IoLayout, process: int, layer: int, handle: int) -> list[tuple[int, int]]:
-    """All that tells of a handle, in the order of time."""
+    """All entries about a handle, in the order of time."""
     return sorted(
         (ticks, file)
         for known, until in _known_to(layout, process)
@@ -646,7 +656,7 @@ def _openings(layout: IoLayout, process: int, layer: int, handle: int) -> list[t
 
 
 def _known_to(layout: IoLayout, process: int) -> Iterator[tuple[int, int]]:
-    """A process and those that it was forked from, each with the ticks until which what it opened is known to it."""
+    """Yield a process and those that it was forked from, each with the ticks until which it inherits their openings."""
     seen: set[int] = set()
     until = 1 << 64
     while process >= 0 and process not in seen:
@@ -657,12 +667,11 @@ def _known_to(layout: IoLayout, process: int) -> Iterator[tuple[int, int]]:
 
 
 class _Functions:
-    """The functions of all processes under one numbering: by layer, then as they were first met."""
+    """The functions of all processes under one numbering: by layer, then in the order in which they were found."""
 
     def __init__(self, plan: Mapping[str, Any], headers: Mapping[str, Mapping[str, Any]]) -> None:
-        # What was traced by an earlier version says nothing of requests.
-        # Nor, before that, of copies.
-        # Nor, before that, of names and numbers.
+        # Earlier versions stored shorter rules: first without names and numbers, before that without copies, before
+        # that without requests.
         rules = ((*rule, *(0, None, 1, 0)[len(rule) - 2 :])[:6] for rule in plan["rules"])
         self.rules: list[_Rule] = [*rules, (plan.get("own", 0), 0, 0, None, 1, 0)]
         self.layer_count = len(plan["layers"])
@@ -683,7 +692,8 @@ class _Functions:
     def _table(
         self, plan: Mapping[str, Any], headers: Mapping[str, Mapping[str, Any]], name: str
     ) -> list[tuple[int, int, str, str]]:
-        """What a process's numbers mean: its own, after those that it has of the process it was forked from."""
+        """The meaning of a process's numbers: its own, after those that it inherited from the process it was forked
+        from."""
         if headers[name].get("watched"):
             return _numbered(plan, "watch")
         parent, count = headers[name].get("inherits", ""), int(headers[name].get("inherited", 0))
@@ -697,14 +707,14 @@ class _Functions:
         self.called[name][calls["function"]] = True
 
     def hear(self, name: str, calls: np.ndarray, to: Calls) -> None:
-        """Adds what tells of the clocks of hosts: a process's collective calls."""
+        """Collect a process's collective calls, which align the clocks of hosts."""
         if name not in self._synchronising:
             found = np.full(1 << 16, -1, np.int8)
             for own, _, symbol, _ in self.tables[name]:
-                word = plain(symbol)
-                if word in SYNCHRONISING:
-                    found[own] = SYNCHRONISING.index(word)
-                elif word == ASKING:
+                plain_name = plain(symbol)
+                if plain_name in SYNCHRONISING:
+                    found[own] = SYNCHRONISING.index(plain_name)
+                elif plain_name == ASKING:
                     found[own] = len(SYNCHRONISING)
             self._synchronising[name] = found
         which = self._synchronising[name][calls["function"]]
@@ -716,31 +726,31 @@ class _Functions:
             to.add(calls[mine], which[mine])
 
     def of_kind(self, name: str, kind: str) -> np.ndarray:
-        """Which of a process's numbers are of functions that open, or give a handle back."""
+        """A mask of a process's function numbers, for functions of a kind such as "open" or "close"."""
         if (name, kind) not in self._of_kind:
             self._of_kind[name, kind] = self._where(name, lambda rule: rule[1] == KINDS.index(kind))
         return self._of_kind[name, kind]
 
     def requests(self, name: str) -> np.ndarray:
-        """Which of a process's numbers are of functions that tell a request's number, where others tell an offset."""
+        """A mask of a process's function numbers, for functions that record a request number in place of an offset."""
         if name not in self._requests:
             self._requests[name] = self._where(name, lambda rule: bool(rule[2]))
         return self._requests[name]
 
     def copies(self, name: str) -> np.ndarray:
-        """Which of a process's numbers are of functions that make a second handle, in the place of a size."""
+        """A mask of a process's function numbers, for functions that record a second handle in place of a size."""
         if name not in self._copies:
             self._copies[name] = self._where(name, lambda rule: rule[3] is not None)
         return self._copies[name]
 
     def numbered(self, name: str) -> np.ndarray:
-        """Which of a process's numbers are of functions that have numbers for handles, where 0 is one."""
+        """A mask of a process's function numbers, for functions whose handles are numbers, with 0 as a valid one."""
         if name not in self._numbers:
             self._numbers[name] = self._where(name, lambda rule: bool(rule[5]))
         return self._numbers[name]
 
     def copied(self, name: str, process: int, calls: np.ndarray) -> list[_Copy]:
-        """Second handles that calls made."""
+        """The second handles that calls made."""
         made = (calls["flags"] & (FAILED | THROWN | ENTRY_ONLY | UNFINISHED)) == 0
         calls = calls[self.copies(name)[calls["function"]] & made & (calls["size"] != UNKNOWN)]
         if not len(calls):
@@ -755,7 +765,8 @@ class _Functions:
         ]
 
     def nameless(self, name: str, layer: int | None) -> dict[int, str]:
-        """Functions of a layer, by a process's numbers, that open a file without a name, and what it is called then."""
+        """Functions of a layer, by a process's numbers, that open a file without a name -> the name that is shown
+        instead."""
         opens = KINDS.index("open")
         return {
             number: f"({symbol})"
@@ -776,7 +787,7 @@ class _Functions:
         return -1
 
     def settled(self) -> dict[str, np.ndarray]:
-        """For each process, its own numbers to those of the dataset; -1 for what it never called."""
+        """For each process, its own numbers -> those of the dataset; -1 for functions that were never called."""
         found: dict[tuple[int, int, str, str, int], None] = {}
         for name, table in self.tables.items():
             for number, rule, symbol, library in table:
@@ -799,7 +810,7 @@ class _Functions:
         return np.array([entry[0] for entry in self._order], np.int16)
 
     def _engine(self, name: str, library: str) -> int:
-        """What saw the calls of a function of a process."""
+        """The engine that recorded the calls of a function of a process."""
         if name not in self.watched_by_kernel:
             return ENGINES.index("interposition")
         return ENGINES.index("tracepoint" if library == "kernel" else "uprobe")
@@ -817,7 +828,7 @@ class _Functions:
         }
 
     def watched(self) -> np.ndarray:
-        """Functions that were found, of each layer, in any process."""
+        """The number of functions of each layer that were found in any process."""
         found = {
             (self.rules[rule][0], symbol, library)
             for table in self.tables.values()
@@ -837,7 +848,7 @@ def _numbered(plan: Mapping[str, Any], name: str) -> list[tuple[int, int, str, s
 def _parents(
     order: Sequence[str], headers: Mapping[str, Mapping[str, Any]], number: Mapping[str, int]
 ) -> list[int]:
-    """For each process the one that it was forked from, or that started its program; -1 where that was not traced."""
+    """For each process the one that it was forked from, or that started its program; -1 if that was not traced."""
     by_pid = {(headers[name]["host"], headers[name]["pid"]): number[name] for name in order}
     found = []
     for name in order:
@@ -852,13 +863,13 @@ def _next(one: _File, k: int) -> int:
 
 
 def _of_process(header: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Ranks first, in order; then the others by host and time."""
+    """A sort key: ranks first, in order; then the others by host and time."""
     rank = int(header["rank"])
     return (rank == RANKLESS, rank, str(header["host"]), int(header["began_ns"]), int(header["pid"]))
 
 
 def _prefix(file: BlockFile) -> str:
-    """The name that all files of a process begin with: "<host>-<pid>-<hex>" of "<host>-<pid>-<hex>-<number>.blk"."""
+    """The common prefix of all files of a process: "<host>-<pid>-<hex>" for "<host>-<pid>-<hex>-<number>.blk"."""
     return file.path.stem.rpartition("-")[0]
 
 

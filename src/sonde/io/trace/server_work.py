@@ -1,8 +1,7 @@
-"""What servers did for their clients, summed up: tables of /summary of io/1. Pure.
+"""The work of servers for their clients, summed up: tables of /summary of io/1. Pure.
 
-A row is a call of the client's layer, the outermost call that it was made in, and the server that worked for it;
-`sonde.io.trace.join` tells which did.
-"""
+A row is a call of the client's layer, the outermost call around it, and the server that worked for it;
+`sonde.io.trace.join` finds that server."""
 
 from __future__ import annotations
 
@@ -19,21 +18,21 @@ from sonde.io.trace.nesting import Nested
 if TYPE_CHECKING:
     import xarray as xr
 
-CHUNK = 1 << 20  # calls that are looked at together
+CHUNK = 1 << 20  # calls that are processed together
 _MOVING = [KINDS.index("read"), KINDS.index("write")]
 _FIELDS = ("begin", "duration", "function_index", "size", "offset", "file_index")
 
 
 class Served:
-    """Joins as it is made; `add` then takes the calls of all threads, and `tables` tells the sums.
+    """Joins the requests when it is created; `add` then takes the calls of all threads, and `tables` returns the sums.
 
     Memory: some 150 B a request.
     """
 
     def __init__(self, raw: xr.Dataset) -> None:
-        self.layers = raw.sizes["layer"] + 1  # and what is beside the program's I/O, as in the walk
+        self.layers = raw.sizes["layer"] + 1  # one more for calls outside the program's I/O, as in the walk
         self.strays = np.zeros(self.layers, np.int64)
-        # Layer of servers; whether by number; requests; host of the client of each, as a number.
+        # Layer of servers; whether joined by number; requests; host of the client of each, as a number.
         self.found: list[tuple[int, bool, join.Requests, np.ndarray]] = []
         host = np.unique(raw["process_host"].values.astype(str), return_inverse=True)[1]
         begun, served, of_call = [_NONE], [_NONE], [_NONE]
@@ -50,16 +49,16 @@ class Served:
             served.append(theirs.events[known])
             of_call.append(found.of_call[known] + count)
             count += len(found.call)
-        # Calls that requests began with, and calls of servers for them, with the request of each.
+        # The calls with which requests began, and the calls of servers for them, with the request of each.
         self.begun = _Places(np.concatenate(begun), np.arange(count))
         self.served = _Places(np.concatenate(served), np.concatenate(of_call))
-        self.root, self.function = np.full((2, count), -1, np.int64)  # as the walk numbers them
+        self.root, self.function = np.full((2, count), -1, np.int64)  # numbered as in the walk
         self.layer_time = np.zeros((count, self.layers), np.float32)
 
     def add(
         self, events: np.ndarray, tree: Nested, function: np.ndarray, layer: np.ndarray, self_ns: np.ndarray
     ) -> None:
-        """Calls of a thread. events : which of all; all arrays in the order of `tree`."""
+        """Add the calls of a thread. events : their indices among all events; all arrays have the order of `tree`."""
         if not len(self.root):
             return
         begun, request = self.begun.of(events), self.served.of(events)
@@ -70,14 +69,16 @@ class Served:
             mine = np.flatnonzero((tree.level == level) & (tree.parent >= 0))
             outermost[mine] = outermost[tree.parent[mine]]
             mine = mine[request[mine] < 0]
-            request[mine] = request[tree.parent[mine]]  # what is within a call for a request is for it
+            request[mine] = request[
+                tree.parent[mine]
+            ]  # a call within a call for a request is also for that request
         self.root[begun[begun >= 0]] = function[outermost[begun >= 0]]
         self.function[begun[begun >= 0]] = function[begun >= 0]
         known = request >= 0
         np.add.at(self.layer_time, (request[known], layer[known]), self_ns[known])
 
     def tables(self) -> dict[str, np.ndarray]:
-        """Of `sonde.io.trace.summary`."""
+        """The tables for `sonde.io.trace.summary`."""
         columns: dict[str, list[np.ndarray]] = {name: [_NONE] for name in _COLUMNS}
         layer_time: list[np.ndarray] = [np.zeros((0, self.layers))]
         at = 0
@@ -116,14 +117,14 @@ _COLUMNS = {
 
 
 class _Places:
-    """Which number some events have. events: in any order, each once."""
+    """A map of events to numbers. events: in any order, each once."""
 
     def __init__(self, events: np.ndarray, numbers: np.ndarray) -> None:
         order = np.argsort(events)
         self.events, self.numbers = events[order], numbers[order]
 
     def of(self, events: np.ndarray) -> np.ndarray:
-        """-1 for others."""
+        """The number of each event; -1 for events that are not in the map."""
         if not len(self.events):
             return np.full(len(events), -1, np.int64)
         at = np.minimum(np.searchsorted(self.events, events), len(self.events) - 1)
@@ -131,7 +132,8 @@ class _Places:
 
 
 def _sides(raw: xr.Dataset, layer: int, client: int) -> tuple[bool, _Side, _Side, join.Requests] | None:
-    """Whether they were joined by number, calls of client and server, and what was joined; None where nothing tells."""
+    """Whether the sides were joined by number, the calls of client and server, and the result; None if they cannot be
+    joined."""
     layer_of = raw["function_layer"].values
     numbered = _Numbered(raw)
     theirs, ours = (numbered.of(layer_of == one) for one in (layer, client))
@@ -139,7 +141,7 @@ def _sides(raw: xr.Dataset, layer: int, client: int) -> tuple[bool, _Side, _Side
         return True, ours, theirs, join.by_number(ours.calls, ours.numbers, theirs.calls, theirs.numbers)
     moving = np.isin(raw["function_kind"].values, _MOVING)
     if not (moving & (layer_of == layer)).any():
-        return None  # no server of it was traced, and whether any call went to one nobody can tell
+        return None  # no server was traced, so it is unknown which calls went to one
     theirs, ours = (_all_of(raw, moving & (layer_of == one)) for one in (layer, client))
     error_ns = 1e9 * float(np.nan_to_num(raw["clock_error"].values).max(initial=0.0))
     return False, ours, theirs, join.by_likeness(ours.calls, theirs.calls, int(error_ns))
@@ -147,7 +149,7 @@ def _sides(raw: xr.Dataset, layer: int, client: int) -> tuple[bool, _Side, _Side
 
 @dataclass(frozen=True)
 class _Side:
-    """events : which of all, in order; numbers : of their requests, where they have some."""
+    """events : sorted indices among all events; numbers : of their requests, if they have any."""
 
     events: np.ndarray
     numbers: np.ndarray
@@ -155,7 +157,7 @@ class _Side:
 
 
 class _Numbered:
-    """Calls that tell the number of their request."""
+    """Calls whose records hold the number of their request."""
 
     def __init__(self, raw: xr.Dataset) -> None:
         self.raw = raw
@@ -166,15 +168,15 @@ class _Numbered:
             self.events, self.numbers = events[order], numbers[order]
 
     def of(self, functions: np.ndarray) -> _Side:
-        """Those of some functions. functions : whether, by function."""
+        """The calls of some functions. functions : a mask by function."""
         parts, chosen = [], []
         for at, values in _chunks(self.raw) if len(self.events) and functions.any() else ():
             first, last = np.searchsorted(self.events, (at, at + len(values["begin"])))
             mine = self.events[first:last] - at
             function = values["function_index"][mine]
-            kept = (function >= 0) & functions[function]
-            chosen.append(first + np.flatnonzero(kept))
-            parts.append({name: column[mine[kept]] for name, column in values.items()})
+            chosen_function = (function >= 0) & functions[function]
+            chosen.append(first + np.flatnonzero(chosen_function))
+            parts.append({name: column[mine[chosen_function]] for name, column in values.items()})
         places = np.concatenate([np.zeros(0, np.int64), *chosen])
         events = self.events[places]
         return _Side(events, self.numbers[places], _calls(self.raw, events, parts))
@@ -183,9 +185,9 @@ class _Numbered:
 def _all_of(raw: xr.Dataset, functions: np.ndarray) -> _Side:
     parts, chosen = [], []
     for at, values in _chunks(raw):
-        kept = (values["function_index"] >= 0) & functions[values["function_index"]]
-        chosen.append(at + np.flatnonzero(kept))
-        parts.append({name: column[kept] for name, column in values.items()})
+        mine = (values["function_index"] >= 0) & functions[values["function_index"]]
+        chosen.append(at + np.flatnonzero(mine))
+        parts.append({name: column[mine] for name, column in values.items()})
     events = np.concatenate([np.zeros(0, np.int64), *chosen])
     return _Side(events, np.zeros(len(events), np.int64), _calls(raw, events, parts))
 
@@ -212,12 +214,12 @@ def _calls(raw: xr.Dataset, events: np.ndarray, parts: list[dict[str, np.ndarray
         kind=raw["function_kind"].values.astype(np.int64)[columns["function_index"]],
         file=same[
             np.maximum(columns["file_index"], -1)
-        ],  # none, or a descriptor that nobody was seen to open: -1
+        ],  # no file, or a descriptor whose opening was not traced: -1
     )
 
 
 def _process_of(raw: xr.Dataset, events: np.ndarray) -> np.ndarray:
     first, count = raw["thread_first"].values, raw["thread_events"].values
-    order = np.lexsort((count, first))  # of those without events and the next one, that comes last
+    order = np.lexsort((count, first))  # of threads without events and the next one, that comes last
     entry = order[np.searchsorted(first[order], events, side="right") - 1] if len(first) else events
     return raw["thread_process"].values.astype(np.int64)[entry] if len(first) else events

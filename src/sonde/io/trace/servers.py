@@ -1,8 +1,7 @@
-"""What the servers of a file system counted of themselves during a run, beside what clients did. Pure.
+"""The counters of a file system's servers during a run, next to what clients did. Pure.
 
-These are counters, not events: they have no times of their own, and count what every client asked for. So they stand
-beside the layers of a trace, and never in their sums.
-"""
+Counters are not events: they contain no points in time, and count the requests of every client. So they are shown next
+to the layers of a trace, and never in their sums."""
 
 from __future__ import annotations
 
@@ -40,24 +39,24 @@ RAW: dict[str, Described] = {
     "file_served": _of(("file",), "1", "whether the file lies on that file system, by its path", "|i1"),
 }
 
-# Which operation moves data, by direction, in any file system that is read here.
+# The operation that moves data, by direction, in all supported file systems.
 MOVES = {"read": "READ", "write": "WRITE"}
-# Layers that hand requests to such servers, the first that has any being the client: of a library all, of others those
-# to files that lie on the file system.
+# Layers that send requests to such servers; the first with requests is the client. For a library all requests count,
+# for other layers those to files on the file system.
 _LIBRARIES = ("gfapi",)
 _BY_PATH = ("posix", "kernel")
 BRICKS_SHOWN = 16
 OPERATIONS_SHOWN = 12
 NOTE = (
-    "Told by the servers' own counters, not by events: of all clients of the volume while the command ran. They are "
-    "in no other sum here."
+    "From the servers' own counters, not from events: for all clients of the volume while the command ran. "
+    "They are in no other sum here."
 )
 
 
-def is_whole(told: Any) -> bool:
-    """Whether this is what a run's folder keeps (FILE), so that `tables_of` takes it."""
-    match told:
-        case {"servers": None | []}:  # nobody has asked yet, or there were none
+def is_whole(content: Any) -> bool:
+    """Whether a value has the form that a run's folder stores (FILE), so that `tables_of` accepts it."""
+    match content:
+        case {"servers": None | []}:  # not read yet, or no servers
             return True
         case {"servers": list(found), "system": str(), "mounts": list(mounts), "cwd": str()}:
             return all(isinstance(mount, str) for mount in mounts) and all(map(_is_server, found))
@@ -83,7 +82,7 @@ def _is_server(one: Any) -> bool:
 
 
 def _is_operation(row: Any) -> bool:
-    """How often, and three durations in s, None for what is not known."""
+    """Whether this is a number of calls, and three durations in s, None if unknown."""
     if not isinstance(row, list) or len(row) != 4 or not _is_count(row[0]):
         return False
     return all(value is None or (type(value) in (int, float) and abs(value) < 1e18) for value in row[1:])
@@ -94,13 +93,13 @@ def _is_count(value: Any) -> bool:
 
 
 def _are_counts(value: Any) -> bool:
-    """For both directions."""
+    """Whether these are counts for both directions."""
     return isinstance(value, list) and len(value) == len(MOVES) and all(map(_is_count, value))
 
 
-def tables_of(told: Mapping[str, Any], paths: Sequence[str]) -> dict[str, np.ndarray]:
-    """The variables of RAW from what a run's folder keeps (FILE). paths: of files, as they were opened."""
-    servers = told["servers"]
+def tables_of(content: Mapping[str, Any], paths: Sequence[str]) -> dict[str, np.ndarray]:
+    """The variables of RAW from the content of FILE in a run's folder. paths: of files, as they were opened."""
+    servers = content["servers"]
     operations = sorted({name for one in servers for name in one["operations"]})
     shape = (len(servers), len(operations))
     calls = np.zeros(shape, np.int64)
@@ -119,7 +118,7 @@ def tables_of(told: Mapping[str, Any], paths: Sequence[str]) -> dict[str, np.nda
     mean, least, most = durations
     return {
         "server_name": _texts(one["name"] for one in servers),
-        "server_system": _texts(told["system"] for _ in servers),
+        "server_system": _texts(content["system"] for _ in servers),
         "server_answered": np.array([one["answered"] for one in servers], np.int8),
         "server_bytes": moved,
         "server_sizes": sizes,
@@ -128,7 +127,9 @@ def tables_of(told: Mapping[str, Any], paths: Sequence[str]) -> dict[str, np.nda
         "server_mean": mean,
         "server_least": least,
         "server_most": most,
-        "file_served": np.array([_within(path, told["mounts"], told["cwd"]) for path in paths], np.int8),
+        "file_served": np.array(
+            [_within(path, content["mounts"], content["cwd"]) for path in paths], np.int8
+        ),
     }
 
 
@@ -137,7 +138,7 @@ def _texts(words: Any) -> np.ndarray:
 
 
 def _within(path: str, mounts: Sequence[str], cwd: str) -> bool:
-    """Whether a path is below one of `mounts`; one that is not full is meant from the folder the command began in."""
+    """Whether a path is below one of `mounts`; relative paths start at the folder where the command began."""
     full = PurePosixPath(cwd, path)
     parts: list[str] = []
     for part in full.parts:
@@ -154,18 +155,18 @@ def size_class(values: np.ndarray) -> np.ndarray:
     return np.minimum(exponent, CLASSES - 1)
 
 
-# ---- what is said of them ----
+# ---- results ----
 
 
 def values(summary: xr.Dataset) -> dict[str, Any] | None:
-    """The same as data; None where no servers were asked."""
+    """The counters as data; None if no servers were read."""
     if "server_name" not in summary:
         return None
     calls = summary["server_calls"].values
     names = summary["operation_name"].values
-    told = []
+    found = []
     for k, name in enumerate(summary["server_name"].values):
-        told.append(
+        found.append(
             {
                 "name": str(name),
                 "answered": bool(summary["server_answered"].values[k]),
@@ -188,11 +189,12 @@ def values(summary: xr.Dataset) -> dict[str, Any] | None:
                 },
             }
         )
-    return {"system": _system(summary), "servers": told, "against_clients": against_clients(summary)}
+    return {"system": _system(summary), "servers": found, "against_clients": against_clients(summary)}
 
 
 def tables(summary: xr.Dataset, every: bool = False) -> list[Table]:
-    """Servers, their operations, and their requests against those of the client; [] where no servers were asked."""
+    """Tables of servers, their operations, and their requests against those of the client; [] if no servers were
+    read."""
     if "server_name" not in summary:
         return []
     found = [_servers_table(summary, every), _operations_table(summary, every)]
@@ -202,9 +204,9 @@ def tables(summary: xr.Dataset, every: bool = False) -> list[Table]:
 
 
 def against_clients(summary: xr.Dataset) -> list[dict[str, Any]]:
-    """For each direction: what the lowest layer on the clients' side asked for, and what the servers got.
+    """For each direction: the requests of the lowest layer on the clients' side, and the requests that the servers got.
 
-    Of a client that is a library all requests count; of POSIX those to files that lie on the file system by their path.
+    For a client library all requests count; for POSIX those to files whose path is on the file system.
     """
     found = []
     time = times(summary)
@@ -265,14 +267,14 @@ def _system(summary: xr.Dataset) -> str:
 
 
 def hosts(summary: xr.Dataset) -> list[str]:
-    """What servers are called in short: their hosts, where each has one server."""
+    """Short names of servers: their hosts, if each host has one server."""
     names = [str(name) for name in summary["server_name"].values]
     short = [name.partition(":")[0] for name in names]
     return short if len(set(short)) == len(names) else names
 
 
 def times(summary: xr.Dataset) -> np.ndarray:
-    """Time that each server spent in each operation; NaN where its mean is not known."""
+    """Time that each server spent in each operation; NaN if its mean is unknown."""
     calls = summary["server_calls"].values
     return np.where(calls > 0, calls * summary["server_mean"].values, 0.0)
 
@@ -314,9 +316,10 @@ def _against_table(compared: list[dict[str, Any]]) -> Table:
         ("", "client", "servers", "for one", "bytes", "time client", "time servers", "share"),
         rows,
         right=tuple(range(1, 8)),
-        note="For one: what servers got for one request of the client. More: it was cut, by FUSE at 128 KiB, by "
-        "sharding where a shard ends. Less: write-behind, or a client's cache, put some together. With "
-        "write-behind a write returns before servers have it, so their time may exceed the client's.",
+        note="for one: requests at the servers for one request of the client. More: it was split, by FUSE "
+        "at 128 KiB, or by sharding where a shard ends. Less: write-behind, or a client's cache, "
+        "merged some. With write-behind a write returns before the servers have it, so their time may "
+        "exceed the client's.",
     )
 
 
@@ -385,17 +388,17 @@ def _operations_table(summary: xr.Dataset, every: bool) -> Table:
 
 
 def _extreme(values: np.ndarray, of: Any) -> float:
-    """Of all servers; NaN where one does not know it."""
+    """The minimum or maximum over all servers; NaN if one is unknown."""
     return float(of(values)) if values.size and np.isfinite(values).all() else float("nan")
 
 
 def killed(state: Mapping[str, Any]) -> Warning:
-    """What is to be said of a run whose Sonde was killed before it read the counters."""
+    """The warning for a run whose Sonde was killed before it read the counters."""
     name = str(state.get("volume", "?"))
     on = state.get("profiling") == "ours"
     return Warning(
         "io.no_server_counters",
-        "what servers counted is not in the dataset: Sonde was killed before it could be read"
+        "the dataset has no server counters: Sonde was killed before it read them"
         + (f"; profiling of the volume {name} may be on" if on else ""),
         typed("gluster", "volume", "profile", name, "stop") if on else "",
     )

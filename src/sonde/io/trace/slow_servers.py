@@ -1,8 +1,8 @@
-"""Servers that are slower than the others of their kind, and servers the way to which is. Pure.
+"""Find servers that are slower than the others of their kind, or whose network path is. Pure.
 
-Two sources show it. Requests that were joined to the server's calls for them (`trace.join`) are compared one by one:
-the server's own time, and the rest of the client's, which is the way there and back. Counters of a file system
-(`sonde.io.trace.servers`) have the mean and the extremes of the server's own time alone: a slow link is not in them.
+There are two sources. Requests that were joined to the server's calls (`trace.join`) are compared one by one: the
+server's own time, and the rest of the client's, which is the way there and back. Counters of a file system
+(`sonde.io.trace.servers`) have only the mean and the extremes of the server's own time: they do not show a slow link.
 
 `sonde.core.peers` has the tests. `tables` puts the comparisons of requests into /summary; `verdict` judges them.
 """
@@ -59,19 +59,19 @@ SUMMARY = {
 }
 SERVER, WAY = 0, 1
 CLASSES = servers.CLASSES
-ALIKE = 1.5  # mean sizes of requests that are further apart than this are of unequal operations
-MATTERS = 0.1  # of the time of a server: a slowdown that costs less is not reported
+ALIKE = 1.5  # larger ratios of mean request sizes mean unequal operations
+MATTERS = 0.1  # of the time of a server: smaller losses are not reported
 SHOWN = 3  # operations that a finding names
-_MIN_NS = 1.0  # a clock's tick makes short times 0
+_MIN_NS = 1.0  # short times may read as 0 because of the clock's tick
 
 
 @dataclass(frozen=True)
 class Slow:
-    """A server that is slower than the others, or the way to it.
+    """A server that is slower than the others, or the way to which is.
 
-    by : "requests" or "counters". operations : those in which it is slower; every : whether these are all that were
-    compared. ratio, low, high, mean_s, others_s : of them together, or of the clearest. share : what it loses, of its
-    time in requests. detectable : the ratio that would have been found
+    by : "requests" or "counters". operations : those in which it is slower; every : whether these are all compared
+    ones. ratio, low, high, mean_s, others_s : of them together, or of the clearest. share : its loss, of its time in
+    requests. detectable : the smallest detectable ratio
     """
 
     by: str
@@ -92,11 +92,11 @@ class Slow:
 
 @dataclass(frozen=True)
 class Power:
-    """The result of a comparison of an operation.
+    """The result of comparing servers in one operation.
 
-    servers, compared : how many had it, and how many could be compared. detectable : the ratio that would have been
-    found in the median server with 80 % power, infinite where none would have been; None where none was compared, and
-    `reason` says why. requests : of the server with the fewest
+    servers, compared : how many had it, and how many were compared. detectable : the ratio that is detected in the
+    median server with 80 % power, infinite if none is; None if nothing was compared, for the reason in `reason`.
+    requests : of the server with the fewest
     """
 
     by: str
@@ -118,7 +118,7 @@ class Verdict:
 def tables(found: list[tuple[int, join.Requests, np.ndarray, np.ndarray]]) -> dict[str, np.ndarray]:
     """The variables of SUMMARY.
 
-    found : of each layer of servers its number, its requests, and of each request the function and the client's host,
+    found : for each layer of servers its number, its requests, and for each request the function and the client's host,
     both as numbers
     """
     columns: list[list[np.ndarray]] = [[np.zeros(0)] for _ in SUMMARY]
@@ -163,7 +163,7 @@ def _cells(member: np.ndarray, block: np.ndarray) -> dict[tuple[int, int], np.nd
 
 
 def verdict(summary: xr.Dataset) -> Verdict:
-    """Slower servers, the clearest first, and what each comparison could show."""
+    """Slower servers, the clearest first, and the power of each comparison."""
     slow, power = [], []
     for found in (_of_requests(summary), _of_counters(summary)):
         slow += found.slow
@@ -181,7 +181,7 @@ def _of_requests(summary: xr.Dataset) -> Verdict:
     judged = peers.judged(
         column["peer_ratio"], column["peer_p"], column["peer_error"], np.zeros(summary.sizes["peer"])
     )
-    # Medians cannot be summed; how much a server loses follows from the time that the slower requests took.
+    # Medians cannot be summed: the loss of a server follows from the time of its slower requests.
     loss_s = column["peer_time"] * (1 - 1 / np.maximum(column["peer_ratio"], 1.0))
     names = _process_names(summary, np.unique(column["peer_process"]))
     slow, power = [], []
@@ -204,14 +204,14 @@ def _slow(
     loss_s: np.ndarray,
     server: str,
 ) -> Slow | None:
-    """The finding of a server, or of the way to it; None where it is not slower. rows : its comparisons."""
+    """The finding about a server, or the way to it; None if it is not slower. rows : its comparisons."""
     found = rows[judged.slower[rows]]
     whole = found[column["peer_function"][found] < 0]
     single = found[column["peer_function"][found] >= 0]
     compared = rows[(column["peer_function"][rows] >= 0) & np.isfinite(column["peer_p"][rows])]
     if not len(found):
         return None
-    # Where it is slower in all of them, all together say by how much; else the one that costs most does.
+    # If it is slower in all operations, the ratio is that of all together, otherwise that of the costliest operation.
     every = len(single) == len(compared)
     main = (
         int(whole[0]) if len(whole) and (every or not len(single)) else int(single[loss_s[single].argmax()])
@@ -270,7 +270,7 @@ def _power(
 
 def _too_few(count: int, fewest: int, what: str) -> str:
     if count < peers.MIN_MEMBERS:
-        return f"{count} servers had it, and it takes {peers.MIN_MEMBERS} to say which is the odd one"
+        return f"{count} servers had it, but a comparison needs {peers.MIN_MEMBERS}"
     return f"too few operations: a server had {fewest} {what}{'' if fewest == 1 else 's'}"
 
 
@@ -281,7 +281,7 @@ def _operation(summary: xr.Dataset, column: dict[str, np.ndarray], row: int) -> 
 
 
 def _process_names(summary: xr.Dataset, processes: np.ndarray) -> dict[int, str]:
-    """Names of servers that are processes: their host, and their number where a host has several."""
+    """Names of servers that are processes: their host, with their number if a host has several."""
     hosts_, pids = summary["process_host"].values, summary["process_pid"].values
     of = [str(hosts_[k]) for k in processes]
     return {
@@ -292,7 +292,7 @@ def _process_names(summary: xr.Dataset, processes: np.ndarray) -> dict[int, str]
 
 # ---- counters ----
 
-# Operations that are judged each by itself. All others, as LOOKUP, count together with these.
+# Operations that are judged separately. All others, such as LOOKUP, count together with these.
 _SINGLE = (*servers.MOVES.values(), "FSYNC")
 TOGETHER = "all operations"
 
@@ -351,21 +351,21 @@ def _of_counters(summary: xr.Dataset) -> Verdict:
 
 
 def _operation_of_counters(summary: xr.Dataset, j: int) -> tuple[peers.Compared, str]:
-    """The comparison of servers in one operation, and why nothing may be compared."""
+    """The comparison of servers in one operation, and the reason if they cannot be compared."""
     name = str(summary["operation_name"].values[j])
     calls, means = summary["server_calls"].values[:, j], summary["server_mean"].values[:, j].copy()
     least, longest = (summary[f"server_{word}"].values[:, j] for word in ("least", "most"))
     reason = ""
     if not np.isfinite(least[calls > 0]).all():
-        reason = "the shortest and longest times are not known, so that the means have no error"
-    # Each client waits for one operation at a time, where a request is not cut into several.
+        reason = "the shortest and longest times are unknown, so the means have no error"
+    # Each client waits for one operation at a time, if requests are not split.
     together = float(max(1, len(np.unique(worlds.members(summary)))))
     for direction, operation in servers.MOVES.items():
         if operation == name:
             moved = summary["server_bytes"].values[:, DIRECTIONS.index(direction)]
             if (unlike := _unlike(moved, calls)).any():
                 means[unlike] = np.nan
-                reason = "requests of the servers are of unlike sizes"
+                reason = "the servers' requests have different sizes"
             cut = [
                 one["requests_ratio"]
                 for one in servers.against_clients(summary)
@@ -378,7 +378,7 @@ def _operation_of_counters(summary: xr.Dataset, j: int) -> tuple[peers.Compared,
 def _slow_counter(
     summary: xr.Dataset, one: peers.Compared, judged: peers.Judged, server: int
 ) -> Iterator[tuple[int, tuple[str, ...], bool, float, float]]:
-    """The finding of a server, if any: row of `one`, operations, whether these are all, share lost, mean time, s."""
+    """The finding about a server, if any: row of `one`, operations, whether these are all, share lost, mean time, s."""
     spent, mean_s = servers.times(summary)[server], summary["server_mean"].values[server]
     names = summary["operation_name"].values.tolist()
     mine = np.flatnonzero((one.member == server) & judged.slower)
@@ -394,18 +394,18 @@ def _slow_counter(
 
 
 def _unlike(moved: np.ndarray, calls: np.ndarray) -> np.ndarray:
-    """Servers whose requests are of another mean size than the median server's: their times are of other operations."""
+    """Servers whose mean request size differs from the median server's: their times are for other operations."""
     with np.errstate(invalid="ignore", divide="ignore"):
         size = np.where(calls > 0, moved / calls, np.nan)
         apart = size / (np.nanmedian(size) if np.isfinite(size).any() else np.nan)
         return np.asarray((apart > ALIKE) | (apart < 1 / ALIKE))
 
 
-# ---- in words ----
+# ---- as text and data ----
 
 
 def values(found: Verdict) -> list[dict[str, Any]]:
-    """The results of the comparisons, for JSON: `detectable_ratio` is null where no slowdown would have been found."""
+    """The results of the comparisons, for JSON: `detectable_ratio` is null if no slowdown was detectable."""
     return [
         {
             "by": one.by,
@@ -423,7 +423,7 @@ def values(found: Verdict) -> list[dict[str, Any]]:
 
 
 def note(found: Verdict, by: str) -> str:
-    """How slow a server would have had to be, for a table; "" where nothing of it was to be compared."""
+    """A note on the smallest detectable slowdown; "" if nothing could be compared."""
     lines = []
     for one in found.power:
         if one.by != by or (by == "requests" and one.way == WAY):
@@ -433,5 +433,5 @@ def note(found: Verdict, by: str) -> str:
         elif np.isfinite(one.detectable):
             lines.append(f"{one.operation}: {one.detectable:.3g} times or more")
         else:
-            lines.append(f"{one.operation}: none, its times vary too much for so few operations")
-    return f"Slower servers that would have been found. {'; '.join(lines)}." if lines else ""
+            lines.append(f"{one.operation}: none, its times vary too much for this number of operations")
+    return f"Smallest detectable slowdown of a server: {'; '.join(lines)}." if lines else ""

@@ -1,4 +1,4 @@
-"""What /summary of io/1 holds."""
+"""The tables of /summary of io/1."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = (
     "process_program",
     "process_dropped", "call_cost", "clock_offset", "clock_drift", "clock_error", *servers.RAW, *whatif.RAW,
 )  # fmt: skip
-"""What is copied from /raw: the tables that the others are read by, what servers counted, what came of trying hints."""
+"""Copied from /raw: the tables of names, the counters of servers, and the results of trying hints."""
 
 _CALLS, _LAYERS = ("process", "function"), ("process", "layer")
 _REQUESTS, _SIZES = ("process", "layer", "direction"), ("layer", "direction", "size_class")

@@ -1,4 +1,4 @@
-"""What a /summary of io/1 says, in words and tables. Pure."""
+"""The verdict, tables and data of a /summary of io/1. Pure."""
 
 from __future__ import annotations
 
@@ -21,23 +21,25 @@ FUNCTIONS_SHOWN = 15
 RANKS_SHOWN = 16
 FILES_SHOWN = 10
 MAPPED_SHOWN = 3
-LEAST_SHARE = 1e-3  # smaller ones are told as being less
-SAID = 0.005  # of the traced time, from which on what tracing took is told
+LEAST_SHARE = 1e-3  # smaller shares are shown as less than this
+SAID = 0.005  # of the traced time: from this share on the cost of tracing is shown
 TRACER = "tracer"  # the layer of the tracer's own work
 BESIDE = (TRACER, ignored_paths.LAYER)  # layers that are no part of the program's I/O
 
 
 def sentence(summary: xr.Dataset, elapsed_s: float | None = None) -> str:
-    """Where most of the traced time was spent, and how much of it is not known. elapsed_s: how long the run took."""
+    """Where most of the traced time was spent, and how many calls are missing. elapsed_s: how long the run took."""
     lost, spent = dropped(summary), _spent(summary, elapsed_s)
     if not lost:
         return spent
     are = "is" if lost == 1 else "are"
-    return f"{spent}; {counted(lost, 'more call')} found no room in the trace, and {are} in no number"
+    return (
+        f"{spent}; {counted(lost, 'more call')} did not fit into the trace, and {are} missing in all numbers"
+    )
 
 
 def dropped(summary: xr.Dataset) -> int:
-    """Calls that found no room in the trace."""
+    """The number of calls that did not fit into the trace."""
     return int(summary["process_dropped"].values.sum())
 
 
@@ -49,10 +51,11 @@ def _spent(summary: xr.Dataset, elapsed_s: float | None) -> str:
     calls = int(summary["calls"].values[:, _program(summary)].sum())
     if (not calls or total <= 0) and (other := beside_s(summary)) > 0:
         return (
-            f"{who} spent {format_duration(other)} in starting and in files of the system, and none in others"
+            f"{who} spent {format_duration(other)} in start-up and in system files, and no time in other "
+            "files"
         )
     if not calls or total <= 0:
-        return f"{who} made {calls} traced calls, which took no time that can be told"
+        return f"{who} made {calls} traced calls, which took no measurable time"
     layer_time = summary["layer_self_time"].values.sum(axis=0)
     layer = int(np.where(beside(summary), -1.0, layer_time).argmax())
     own = summary["self_time"].values.sum(axis=0)
@@ -66,17 +69,17 @@ def _spent(summary: xr.Dataset, elapsed_s: float | None) -> str:
 
 
 def elapsed(tree: xr.DataTree) -> float | None:
-    """How long the run of a trace took, s; None where that is not known."""
+    """How long the run of a trace took, s; None if unknown."""
     return float(tree.attrs["elapsed_s"]) if "elapsed_s" in tree.attrs else None
 
 
 def share_of(share: float) -> str:
-    """A share for people: what is next to nothing without its digits."""
+    """A share as text; a tiny one as less than the smallest shown share."""
     return f"< {format_share(LEAST_SHARE, trim=True)}" if 0 < share < LEAST_SHARE else format_share(share)
 
 
 def values(summary: xr.Dataset) -> dict[str, Any]:
-    """The same as data: `layers`, `functions` in the order of their own time, `ranks`."""
+    """The verdict as data: `layers`, `functions` in the order of their own time, `ranks`."""
     return {
         "traced_s": traced_s(summary),
         "layers": [_layer_value(summary, k) for k in range(summary.sizes["layer"])],
@@ -94,9 +97,10 @@ def values(summary: xr.Dataset) -> dict[str, Any]:
 
 
 def tables(summary: xr.Dataset, every: bool = False) -> list[Table]:
-    """Layers and functions; of data moved, files, requests to servers, ranks, and what servers counted, what there is.
+    """Tables of layers and functions, and those that are not empty of: data moved, files, requests to servers, ranks,
+    server counters.
 
-    every: all rows of all of them.
+    every: show all rows.
     """
 
     def some(one: Table) -> list[Table]:
@@ -105,7 +109,7 @@ def tables(summary: xr.Dataset, every: bool = False) -> list[Table]:
     compared = slow_servers.verdict(summary)
 
     def noted(several: list[Table], by: str) -> list[Table]:
-        """With a note below the last of them on how slow a server would have been found."""
+        """Add a note to the last table: how slow a server must be for a finding."""
         if not several or not (text := slow_servers.note(compared, by)):
             return several
         last = several[-1]
@@ -123,8 +127,8 @@ def tables(summary: xr.Dataset, every: bool = False) -> list[Table]:
 
 
 def under_way(summary: xr.Dataset) -> list[dict[str, Any]]:
-    """Of each thread the calls that were under way when its process ended, the outermost first, and their file."""
-    if "under_way_begin" not in summary:  # of an earlier version
+    """For each thread the calls under way when its process ended, the outermost first, and their file."""
+    if "under_way_begin" not in summary:  # a dataset of an earlier version
         return []
     columns = (
         summary[f"under_way_{name}"].values for name in ("process", "thread", "function", "file", "begin")
@@ -152,8 +156,8 @@ def under_way(summary: xr.Dataset) -> list[dict[str, Any]]:
 
 
 def under_way_table(summary: xr.Dataset, every: bool = False) -> Table:
-    """The same as a table; a row a thread."""
-    told = under_way(summary)
+    """The calls under way as a table, one row a thread."""
+    stalled = under_way(summary)
     rows = [
         (
             f"{one['rank']}" if one["rank"] >= 0 else one["program"].rpartition("/")[2],
@@ -163,10 +167,10 @@ def under_way_table(summary: xr.Dataset, every: bool = False) -> Table:
             one["file"],
             format_duration(one["since_s"]),
         )
-        for one in told[: None if every else RANKS_SHOWN]
+        for one in stalled[: None if every else RANKS_SHOWN]
     ]
-    more = len(told) - len(rows)
-    outside = sorted({*summary["process_rank"].values.tolist()} - {-1} - {one["rank"] for one in told})
+    more = len(stalled) - len(rows)
+    outside = sorted({*summary["process_rank"].values.tolist()} - {-1} - {one["rank"] for one in stalled})
     named = ", ".join(map(str, outside[:RANKS_SHOWN])) + (", …" if len(outside) > RANKS_SHOWN else "")
     return Table(
         "Calls under way when their process ended",
@@ -178,7 +182,7 @@ def under_way_table(summary: xr.Dataset, every: bool = False) -> Table:
                 None,
                 (
                     f"and {more} more: --all" if more > 0 else "",
-                    f"in none: {'rank' if len(outside) == 1 else 'ranks'} {named}" if outside else "",
+                    f"no call: {'rank' if len(outside) == 1 else 'ranks'} {named}" if outside else "",
                 ),
             )
         ),
@@ -186,28 +190,29 @@ def under_way_table(summary: xr.Dataset, every: bool = False) -> Table:
 
 
 def traced_s(summary: xr.Dataset) -> float:
-    """Time in traced calls of the program's I/O, of all threads, s."""
+    """Time in traced calls of the program's I/O, summed over all threads, s."""
     return float(summary["layer_self_time"].values[:, ~beside(summary)].sum())
 
 
 def beside_s(summary: xr.Dataset) -> float:
-    """Time in traced calls that are no part of it: start-up, files of the system."""
+    """Time in traced calls outside the program's I/O: start-up, files of the system."""
     mine = summary["layer_name"].values == ignored_paths.LAYER
     return float(summary["layer_self_time"].values[:, mine].sum())
 
 
 def beside(summary: xr.Dataset) -> np.ndarray:
-    """Which layers are no part of the program's I/O: left out of totals and shares."""
+    """A mask of the layers outside the program's I/O: totals and shares leave them out."""
     return np.isin(summary["layer_name"].values.astype(str), BESIDE)
 
 
 def tracing(summary: xr.Dataset) -> tuple[float, float]:
-    """What tracing adds to a call, ns, the median of all processes; what of it was taken off the times of calls, s."""
+    """The cost of tracing a call, ns, median over all processes; and the cost that was subtracted from the times of
+    calls, s."""
     return float(np.median(summary["call_cost"].values)), float(summary["tracing_time"].values.sum())
 
 
 def _program(summary: xr.Dataset) -> np.ndarray:
-    """Functions that are of the program's I/O."""
+    """A mask of the functions that belong to the program's I/O."""
     return ~beside(summary)[summary["function_layer"].values]
 
 
@@ -215,15 +220,15 @@ def _who(summary: xr.Dataset) -> str:
     ranks, members, of_programs = summary["process_rank"].values, worlds.members(summary), worlds.of(summary)
     count, programs = (len(np.unique(which[which >= 0])) for which in (members, of_programs))
     others = int((ranks < 0).sum())
-    words = [counted(count, "rank")] if count else []
+    parts = [counted(count, "rank")] if count else []
     if programs > 1:
-        words = [f"{words[0]} of {programs} MPI programs"]
+        parts = [f"{parts[0]} of {programs} MPI programs"]
     if others:
         name = one_line(str(summary["process_program"].values[ranks < 0][0]).rpartition("/")[2])
-        words.append(
+        parts.append(
             name if not count and others == 1 else counted(others, "other process" if count else "process")
         )
-    return " and ".join(words) or "no process"
+    return " and ".join(parts) or "no process"
 
 
 def _layer_value(summary: xr.Dataset, layer: int) -> dict[str, Any]:
@@ -231,7 +236,9 @@ def _layer_value(summary: xr.Dataset, layer: int) -> dict[str, Any]:
     own = float(summary["layer_self_time"].values[:, layer].sum())
     mine = summary["function_layer"].values == layer
     moved = {}
-    of_rank = np.unique(worlds.members(summary), return_inverse=True)[1]  # those of no rank count as one
+    of_rank = np.unique(worlds.members(summary), return_inverse=True)[
+        1
+    ]  # processes without a rank count as one
     for direction, name in enumerate(DIRECTIONS):
         requests = int(summary["requests"].values[:, layer, direction].sum())
         size = int(summary["request_bytes"].values[:, layer, direction].sum())
@@ -260,7 +267,7 @@ def _layer_value(summary: xr.Dataset, layer: int) -> dict[str, Any]:
 
 
 def _functions(summary: xr.Dataset) -> list[int]:
-    """By their own time, those first that are of the program's I/O."""
+    """Functions by their own time, those of the program's I/O first."""
     own = summary["self_time"].values.sum(axis=0)
     return [int(k) for k in np.lexsort((-own, ~_program(summary)))]
 
@@ -317,7 +324,7 @@ def _files(summary: xr.Dataset) -> list[dict[str, Any]]:
 
 
 def _mapped(summary: xr.Dataset) -> list[tuple[str, int]]:
-    """Files that the program mapped into memory, and how much of them, the largest first."""
+    """Files that the program mapped into memory, and the mapped bytes, the largest first."""
     if "file_mapped" not in summary:
         return []
     size = summary["file_mapped"].values
@@ -326,13 +333,13 @@ def _mapped(summary: xr.Dataset) -> list[tuple[str, int]]:
 
 
 def _ill(values: list[dict[str, Any]]) -> tuple[str, ...]:
-    """Which of the columns of failed and unfinished calls have anything in them."""
+    """Which of the columns of failed and unfinished calls are not empty."""
     return tuple(name for name in ("failed", "unfinished") if any(value[name] for value in values))
 
 
 def _layers_table(summary: xr.Dataset) -> Table:
-    told = [value for k in range(summary.sizes["layer"]) if (value := _layer_value(summary, k))["calls"]]
-    ill = _ill([value for value in told if value["share"] is not None])
+    called = [value for k in range(summary.sizes["layer"]) if (value := _layer_value(summary, k))["calls"]]
+    ill = _ill([value for value in called if value["share"] is not None])
     rows = [
         (
             value["title"],
@@ -343,24 +350,29 @@ def _layers_table(summary: xr.Dataset) -> Table:
             format_duration(value["self_s"]),
             share_of(value["share"]) if value["share"] is not None else "–",
         )
-        for value in told
+        for value in called
     ]
     unseen = [
         str(summary["layer_title"].values[k])
         for k in range(summary.sizes["layer"])
         if summary["layer_watched"].values[k] == 0 and summary["layer_name"].values[k] != TRACER
     ]
-    note = "Reads and writes: what entered a layer from above, as requests × their mean size."
+    note = "Reads and writes: requests that entered a layer from above × their mean size."
     if unseen:
         note += f" In none of the traced programs, or hidden there: {', '.join(unseen)}."
     calls = {
         str(name): _layer_value(summary, k)["calls"] for k, name in enumerate(summary["layer_name"].values)
     }
     if calls.get("mpiio") and not calls.get("romio") and not calls.get("ompio"):
-        note += " This MPI keeps the functions below MPI-IO to itself, as MPICH does: their time is MPI-IO's own here."
+        note += (
+            " This MPI hides the functions below MPI-IO, as MPICH does: their time is part of MPI-IO here."
+        )
     cost_ns, took_s = tracing(summary)
     if took_s >= SAID * traced_s(summary):
-        note += f" Tracing takes {format_duration(cost_ns * 1e-9)} a call: {format_duration(took_s)} are taken off."
+        note += (
+            f" Tracing costs {format_duration(cost_ns * 1e-9)} a call: {format_duration(took_s)} were "
+            "subtracted."
+        )
     return Table(
         "Layers, from the program down",
         ("layer", "calls", *ill, "read", "written", "time in it", "share"),
@@ -371,14 +383,14 @@ def _layers_table(summary: xr.Dataset) -> Table:
 
 
 def _requests(moved: dict[str, Any]) -> str:
-    """Their number, and the mean size of those that tell it."""
+    """The number of requests, and the mean size of those with a known size."""
     if not moved["sized"]:
         return f"{moved['requests'] or ''}"
     return f"{moved['requests']} × {format_size(round(moved['bytes'] / moved['sized']))}"
 
 
 def _data_table(summary: xr.Dataset) -> Table:
-    """How much each layer moved, and how fast."""
+    """The amount of data that each layer moved, and the rate."""
     rows = []
     for k in np.flatnonzero(~beside(summary)).tolist():
         value = _layer_value(summary, k)
@@ -393,8 +405,8 @@ def _data_table(summary: xr.Dataset) -> Table:
         rows,
         right=(1, 2, 3, 4),
         names=(2, 4),
-        note="MiB/s: over the time of the rank that was longest in such calls; where calls do not wait for their data "
-        "(MPI_File_iwrite), it is too high.",
+        note="MiB/s: over the time of the rank that spent most in such calls; too high for calls that do "
+        "not wait for their data (MPI_File_iwrite).",
     )
 
 
@@ -410,12 +422,12 @@ def _mib_per_s(rate: float | None) -> str:
 
 
 def _files_table(summary: xr.Dataset, every: bool = False) -> Table:
-    """What was read and written of each file, by layer."""
+    """Bytes read from and written to each file, by layer."""
     beside_ = {str(name) for name in summary["layer_name"].values[beside(summary)]}
-    told = [value for value in _files(summary) if value["layer"] not in beside_]
-    told.sort(key=lambda value: -sum(value[way]["bytes"] for way in DIRECTIONS))
-    ill = ("failed",) if any(value["failed"] for value in told) else ()
-    shown = told if every else told[:FILES_SHOWN]
+    moved = [value for value in _files(summary) if value["layer"] not in beside_]
+    moved.sort(key=lambda value: -sum(value[way]["bytes"] for way in DIRECTIONS))
+    ill = ("failed",) if any(value["failed"] for value in moved) else ()
+    shown = moved if every else moved[:FILES_SHOWN]
     rows = [
         (
             one_line(value["path"]),
@@ -426,12 +438,12 @@ def _files_table(summary: xr.Dataset, every: bool = False) -> Table:
         for value in shown
     ]
     mapped = [f"{one_line(path)} ({format_size(size)})" for path, size in _mapped(summary)]
-    notes = [f"and {len(told) - len(shown)} more: --all" if len(told) > len(shown) else ""]
+    notes = [f"and {len(moved) - len(shown)} more: --all" if len(moved) > len(shown) else ""]
     if mapped:
         more = ", …" if len(mapped) > MAPPED_SHOWN and not every else ""
         named = ", ".join(mapped if every else mapped[:MAPPED_SHOWN])
-        notes.append(f"mapped into memory, where reading and writing are no calls: {named}{more}")
-        rows = rows or [("(mapped alone)", "", *("" for _ in ill), "", "")]
+        notes.append(f"mapped into memory, where reading and writing make no calls: {named}{more}")
+        rows = rows or [("(only mapped)", "", *("" for _ in ill), "", "")]
     return Table(
         "Files, by the bytes moved",
         ("file", "layer", *ill, "read", "written"),
@@ -450,8 +462,8 @@ def _of_file(moved: dict[str, Any]) -> str:
 def _functions_table(summary: xr.Dataset, every: bool = False) -> Table:
     total = traced_s(summary)
     order, mine = _functions(summary), _program(summary)
-    told = [(k, _function_value(summary, k)) for k in (order if every else order[:FUNCTIONS_SHOWN])]
-    ill = _ill([value for k, value in told if mine[k]])
+    listed = [(k, _function_value(summary, k)) for k in (order if every else order[:FUNCTIONS_SHOWN])]
+    ill = _ill([value for k, value in listed if mine[k]])
     rows = [
         (
             value["function"],
@@ -463,12 +475,12 @@ def _functions_table(summary: xr.Dataset, every: bool = False) -> Table:
             share_of(value["self_s"] / total) if total > 0 and mine[k] else "–",
             format_duration(value["longest_s"]),
         )
-        for k, value in told
+        for k, value in listed
     ]
     more = len(order) - len(rows)
     return Table(
-        "Functions, by the time in themselves",
-        ("function", "layer", "calls", *ill, "time", "in itself", "share", "longest"),
+        "Functions, by their own time",
+        ("function", "layer", "calls", *ill, "time", "own time", "share", "longest"),
         rows,
         right=tuple(range(2, 7 + len(ill))),
         note="; ".join(
@@ -478,17 +490,17 @@ def _functions_table(summary: xr.Dataset, every: bool = False) -> Table:
 
 
 def _probed(summary: xr.Dataset) -> str:
-    """What is not right with the times of functions under uprobes, where there are any."""
+    """A note on the times of functions under uprobes, if there are any."""
     probed = int((summary["function_engine"].values == ENGINES.index("uprobe")).sum())
     return (
-        f"times of {counted(probed, 'function')} hold what uprobes cost, microseconds a call"
+        f"times of {counted(probed, 'function')} include the cost of uprobes, microseconds a call"
         if probed
         else ""
     )
 
 
 def _hosts(summary: xr.Dataset) -> list[dict[str, Any]]:
-    """Each host, and what its clock was found to show more than the first process's host's; error None: not known."""
+    """Each host, and the offset of its clock from the clock of the first process's host; error None: unknown."""
     hosts, first = np.unique(summary["process_host"].values.astype(str), return_index=True)
     found = []
     for host, k in zip(hosts.tolist(), first.tolist()):
@@ -505,7 +517,7 @@ def _hosts(summary: xr.Dataset) -> list[dict[str, Any]]:
 
 
 def _clocks(summary: xr.Dataset) -> str:
-    """How well times of several hosts may be compared; "" for one."""
+    """How well times of several hosts can be compared; "" for one host."""
     hosts = _hosts(summary)
     if len(hosts) < 2:
         return ""
@@ -514,17 +526,18 @@ def _clocks(summary: xr.Dataset) -> str:
         worst = max(one["clock_error_s"] for one in hosts)
         furthest = max(abs(one["clock_offset_s"]) for one in hosts)
         return (
-            f"clocks of {len(hosts)} hosts, up to {format_duration(furthest)} apart, were put together by the "
-            f"collective calls of the ranks, to {format_duration(worst)}"
+            f"the clocks of {len(hosts)} hosts, up to {format_duration(furthest)} apart, were aligned by "
+            f"the collective calls of the ranks, to within {format_duration(worst)}"
         )
     named = ", ".join(unknown[:3]) + (", …" if len(unknown) > 3 else "")
     return (
-        f"times of {named} rest on the clock of the day there: a time service is right to a millisecond or so"
+        f"times of {named} rely on the time-of-day clock there, which a time service keeps right to a "
+        "millisecond or so"
     )
 
 
 def _processes_table(summary: xr.Dataset, every: bool = False) -> Table:
-    """By rank, or by program where there are none: a rank may have run several programs, one after another."""
+    """Time in layers by rank, or by program for processes without one: a rank may have run several programs in turn."""
     own = summary["layer_self_time"].values
     used = [k for k in range(summary.sizes["layer"]) if own[:, k].sum() > 0]
     groups: dict[tuple[str, str], list[int]] = {}
@@ -557,8 +570,8 @@ def _program_name(summary: xr.Dataset, process: int) -> str:
 def _without_servers_in_one(
     summary: xr.Dataset, groups: dict[tuple[str, str], list[int]]
 ) -> dict[tuple[str, str], list[int]]:
-    """Groups of processes, of which those of one program that all work at one time, as the servers of one host, are
-    named by their numbers. Those that a program starts one after another stay together."""
+    """The groups, but with each process of a program on its own, named by its number, if all of them work at one time,
+    as the servers of one host do. Processes that a program starts one after another stay one group."""
     busy = summary["busy"].values.sum(axis=1) > 0
     found: dict[tuple[str, str], list[int]] = {}
     for (name, host), members in groups.items():
@@ -572,9 +585,9 @@ def _without_servers_in_one(
 
 
 def _programs(summary: xr.Dataset) -> str:
-    """Names of the ranks of several MPI programs; "" where there is one."""
+    """A note on the names of the ranks of several MPI programs; "" if there is only one program."""
     return (
-        "1:0 is rank 0 of the first MPI program, 2:0 that of the second"
+        "1:0 is rank 0 of the first MPI program, 2:0 is rank 0 of the second"
         if any(":" in name for name in worlds.named(summary))
         else ""
     )

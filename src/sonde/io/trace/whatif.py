@@ -1,7 +1,6 @@
-"""What came of trying hints, and how a dataset keeps it: beside the trace that suggested them. Pure.
+"""The results of trying hints, and their storage in the dataset of the trace that suggested them. Pure.
 
-In /raw are the times of each round, and /summary has a copy; what they say is worked out when it is told.
-"""
+/raw has the times of each round, and /summary has a copy; the statistics are computed when the results are shown."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from sonde.io.trace.ratios import ratio_of_pairs
 if TYPE_CHECKING:
     import xarray as xr
 
-HINTS = "sonde-hints-"  # begins the names of files of hints
+HINTS = "sonde-hints-"  # the names of hint files begin with this
 _UNKNOWN = -1
 
 _TRIAL, _ROUND, _UNTRIED = ("trial",), ("trial", "try_round"), ("untried",)
@@ -52,7 +51,7 @@ _TIMES = {
 
 @dataclass(frozen=True)
 class Seen:
-    """What one run's trace says.
+    """The results of one run's trace.
 
     io_s: time in I/O. whole_s: of the command. found: code and direction of each finding. read: files.
     """
@@ -65,11 +64,11 @@ class Seen:
 
 @dataclass
 class Tried:
-    """What came of one trial, round by round.
+    """The results of one trial, round by round.
 
-    before, after: time in I/O as it is and with the hint, s; whole_before, whole_after: time of the whole command.
-    gone: rounds in which the finding was not there with the hint. reached: whether a process read the file of hints, in
-    any round; None where nothing was read, or there was none. failed: why it was given up, "" where it was not.
+    before, after: time in I/O without and with the hint, s; whole_before, whole_after: time of the whole command. gone:
+    rounds with the hint in which the finding did not occur. reached: whether a process read the hint file in any round;
+    None if nothing was read, or there was no file. failed: why the trial was ended; "" if it was not.
     """
 
     trial: Trial
@@ -82,7 +81,7 @@ class Tried:
     failed: str = ""
 
     def add(self, as_it_is: Seen, with_it: Seen) -> None:
-        """Takes a round."""
+        """Add a round."""
         self.before.append(as_it_is.io_s)
         self.after.append(with_it.io_s)
         self.whole_before.append(as_it_is.whole_s)
@@ -94,18 +93,18 @@ class Tried:
 
     @property
     def gain(self) -> tuple[float, float, float]:
-        """How many times as fast I/O is with it, and the 95 % interval."""
+        """How many times faster I/O is with the hint, and the 95 % confidence interval."""
         return ratio_of_pairs(np.array(self.after), np.array(self.before))
 
     @property
     def whole_gain(self) -> tuple[float, float, float]:
-        """The same of the whole command."""
+        """The same for the whole command."""
         return ratio_of_pairs(np.array(self.whole_after), np.array(self.whole_before))
 
 
 @dataclass
 class Result:
-    """All that was tried, and what could not be. interrupted: the user ended it."""
+    """All trials, and the findings that cannot be tried. interrupted: the user ended them."""
 
     tried: list[Tried]
     untried: list[Untried]
@@ -113,12 +112,12 @@ class Result:
 
 
 def told(result: Result) -> list[dict[str, Any]]:
-    """The same as data."""
+    """The results as data."""
 
     def number(value: float) -> float | None:
         return value if value == value else None
 
-    def told_of(gain: tuple[float, float, float]) -> dict[str, Any]:
+    def with_interval(gain: tuple[float, float, float]) -> dict[str, Any]:
         return {"gain": number(gain[0]), "ci95": [number(gain[1]), number(gain[2])]}
 
     return [
@@ -129,8 +128,8 @@ def told(result: Result) -> list[dict[str, Any]]:
             "hints": dict(one.trial.hints),
             "variables": dict(one.trial.variables),
             "rounds": len(one.after),
-            "io": told_of(one.gain),
-            "whole": told_of(one.whole_gain),
+            "io": with_interval(one.gain),
+            "whole": with_interval(one.whole_gain),
             "reached": one.reached,
             "finding_gone_in": one.gone,
             "failed": one.failed or None,
@@ -164,7 +163,7 @@ def written(result: Result) -> xr.Dataset:
 
 
 def read(summary: xr.Dataset) -> Result | None:
-    """What a dataset keeps of it; None where nothing was tried."""
+    """The results in a dataset; None if nothing was tried."""
     if "try_code" not in summary:
         return None
     values = {name: summary[name].values for name in RAW}

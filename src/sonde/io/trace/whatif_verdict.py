@@ -1,4 +1,4 @@
-"""What came of trying hints, in words. Pure."""
+"""The results of trying hints as text. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def answer(gain: tuple[float, float, float]) -> str:
-    """ "faster", "slower", "no gain" or "not settled", of how many times as fast a command is, and the interval."""
+    """ "faster", "slower", "no gain" or "not settled", from the speed-up of a command and its interval."""
     _, low, high = gain
     if not (math.isfinite(low) and math.isfinite(high)):
         return "not settled"
@@ -30,19 +30,19 @@ def answer(gain: tuple[float, float, float]) -> str:
 
 
 def table(result: Result) -> Table | None:
-    """What was tried, with the sentences of `lines` below it; None where nothing was."""
+    """A table of the trials, with the sentences of `lines` below it; None if there are none."""
     if not result.tried:
         return None
     rounds = max(len(one.after) for one in result.tried)
     return Table(
-        "Tried: the command as it is, and with a hint, in turns",
-        ("hint", "as it is", "with it", "gain", "95 %", "in all"),
+        "Tried: the command without and with a hint, alternating",
+        ("hint", "without", "with", "gain", "95 %", "command"),
         [_row(one) for one in result.tried],
         right=(1, 2, 3, 4, 5),
         note="\n".join(
             [
-                f"Time in I/O of the slowest rank, the median over {rounds} traced rounds. gain: how many times as "
-                "fast; in all: so the whole command.",
+                f"Time in I/O of the slowest rank, median over {rounds} traced rounds. gain: how many times "
+                "faster I/O is with the hint; command: the same for the whole command.",
                 *lines(result),
             ]
         ),
@@ -51,8 +51,11 @@ def table(result: Result) -> Table | None:
 
 def name_of(one: Tried) -> str:
     """ "romio_ds_write=disable" """
-    told = [*one.trial.hints, *((key.removeprefix("OMPI_MCA_"), value) for key, value in one.trial.variables)]
-    return ", ".join(f"{key}={value}" for key, value in told)
+    settings = [
+        *one.trial.hints,
+        *((key.removeprefix("OMPI_MCA_"), value) for key, value in one.trial.variables),
+    ]
+    return ", ".join(f"{key}={value}" for key, value in settings)
 
 
 def _row(one: Tried) -> tuple[str, ...]:
@@ -73,22 +76,23 @@ def _time(values_s: Sequence[float]) -> str:
 
 
 def lines(result: Result) -> list[str]:
-    """A line a hint, and one for each finding that cannot be tried."""
+    """A line for each hint, and one for each finding that cannot be tried."""
     out = []
     for one in result.tried:
         if one.failed:
-            out.append(f"{name_of(one)}: given up: {one.failed}.")
+            out.append(f"{name_of(one)}: ended early: {one.failed}.")
         elif one.reached is False:
             out.append(
-                f"{name_of(one)}: no process read it, so nothing was tried: this MPI-IO is not ROMIO's."
+                f"{name_of(one)}: no process read the hint file, so the hint had no effect: this MPI-IO is "
+                "not ROMIO."
             )
         elif one.after:
             out.append(f"{name_of(one)}, {one.trial.channel}: {_answer(one)}.")
-    out += [f"{one.code} cannot be tried from outside: {one.why}." for one in result.untried]
+    out += [f"{one.code} cannot be tried without changing the program: {one.why}." for one in result.untried]
     if not result.tried and not result.untried:
-        out.append("There is no finding to try anything for.")
+        out.append("There is no finding that suggests a hint.")
     if result.interrupted:
-        out.append("Trying was interrupted; rounds that were whole count.")
+        out.append("Trying was interrupted; only complete rounds count.")
     return out
 
 
@@ -96,32 +100,32 @@ def _answer(one: Tried) -> str:
     gain, low, high = one.gain
     word = answer(one.gain)
     between = f"{low:.3g} to {high:.3g}"
-    said = {
+    text = {
         "faster": f"I/O is {gain:.3g} times as fast ({between})",
         "slower": f"do not set it: I/O takes {1 / gain:.3g} times as long ({1 / high:.3g} to {1 / low:.3g})"
         if math.isfinite(low)
         else "",
         "no gain": f"no gain: {between} times as fast",
-        "not settled": f"no gain is settled by {len(one.after)} rounds; more with --try N",
+        "not settled": f"{len(one.after)} rounds show no significant gain; try more with --try N",
     }[word]
     rounds = len(one.after)
     finding = (
-        "is gone with it"
+        "no longer occurs"
         if one.gone == rounds
         else "stays"
         if not one.gone
-        else f"is gone in {one.gone} rounds"
+        else f"does not occur in {one.gone} rounds"
     )
-    return f"{said}; {_finding(one)} {finding}"
+    return f"{text}; {_finding(one)} {finding}"
 
 
 def _finding(one: Tried) -> str:
-    """The finding that suggested it."""
+    """The finding that suggested the trial."""
     return one.trial.code + (f" of {one.trial.direction}s" if one.trial.direction else "")
 
 
 def tell(result: Result, outcome: Outcome) -> None:
-    """Adds what came of it to what a trace says."""
+    """Add the results to the outcome of a trace."""
     if made := table(result):
         outcome.tables.append(made)
     else:
@@ -130,7 +134,9 @@ def tell(result: Result, outcome: Outcome) -> None:
 
 
 def as_values(result: Result) -> list[dict[str, Any]]:
-    """As data: `whatif.told`, with each answer."""
-    told = whatif.told(result)
+    """The results as data: `whatif.told`, with an answer for each."""
+    results = whatif.told(result)
     answers = [None if one.failed else answer(one.gain) for one in result.tried]
-    return [{**one, "answer": word} for one, word in zip(told, [*answers, *(None for _ in result.untried)])]
+    return [
+        {**one, "answer": word} for one, word in zip(results, [*answers, *(None for _ in result.untried)])
+    ]

@@ -1,1 +1,1 @@
-"""A power stack of simulated nodes, brought up to be looked at."""
+"""A demonstration: a power stack of simulated nodes."""

@@ -10,19 +10,19 @@ import click
 from sonde.core.errors import Exit
 from sonde.core.options import common, settings
 from sonde.core.outcome import Outcome
-from sonde.power.recording.cli import end, told_by
+from sonde.power.recording.cli import end, outcome_of
 
 
 @click.command()
 @common("output", "budget")
 def demo(output: Path | None, budget_s: float | None) -> Outcome:
-    """Bring up four simulated nodes under a budget, kill their manager, and show that the budget was held.
+    """Start four simulated nodes under a budget, kill their manager, and show that the budget was held.
 
     A workflow of four jobs runs meanwhile. Node managers, a system manager and its standby, resource manager, job
-    scheduler, job manager, workflow engine, the monitor, and the MQTT bridge with mosquitto where they are there:
-    real processes on a bus of their own on loopback. Nothing of this machine's hardware is touched, and all is
-    stopped in the end. --budget is the time it takes, 40 s by default. The dataset goes to a new folder among the
-    temporary files, unless --output names another place.
+    scheduler, job manager, workflow engine, the monitor, and, if installed, the MQTT bridge with mosquitto are real
+    processes on their own bus on loopback. This machine's hardware is not touched, and everything is stopped at the
+    end. --budget is the duration, 40 s by default. The dataset goes to a new folder among the temporary files, unless
+    --output names another place.
 
     \b
     sonde power demo
@@ -37,7 +37,7 @@ def demo(output: Path | None, budget_s: float | None) -> Outcome:
     gone = replaced(out)
     bar = settings().bar("power demo", length)
     measured = demo_run.run(out, ("sonde", *sys.argv[1:]), length, bar, settings().began)
-    outcome = told_by(measured.paths[0], "demo")
+    outcome = outcome_of(measured.paths[0], "demo")
     outcome.warnings = [*gone, *outcome.warnings]
     if outcome.findings:
         outcome.exit = Exit.FINDING

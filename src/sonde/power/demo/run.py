@@ -1,7 +1,7 @@
-"""Brings a small power stack up on this machine, kills its manager, records all of it, and stops what it started.
+"""Starts a small power stack on this machine, kills its manager, records everything, and stops what it started.
 
-Daemons are real processes on a bus of their own on loopback; the hardware below node managers is simulated, and every
-sample says so. Daemons end with this process, however it ends: their standard input does.
+Daemons are real processes on their own bus on loopback; the hardware below node managers is simulated, and every sample
+states so. Daemons end with this process, however it ends, because their standard input ends.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from sonde.power.workflows.workflow_run import GOING, RUNNING
 
 READY_S, END_S = 30.0, 10.0
 RESERVE_S, QUICK_RESERVE_S = 4.0, 2.5  # for starting and stopping daemons, and for saving
-# Their ports are above those that programs are given when they connect; a run of the bus' measurements has 1 to 100.
+# The ports of these domains lie above the ephemeral ports of connections; the bus measurements use domains 1 to 100.
 FIRST_DOMAIN, LAST_DOMAIN = 215, 230
 _IDENTITY = "demo"
 NATIVE_ROLES = ("node-manager", "system-manager")
@@ -49,7 +49,7 @@ JOB_ROLES = ("resource-manager", "job-manager", "job-scheduler", "workflow-engin
 
 
 def program() -> Path:
-    """sonde-powerd.
+    """The path of sonde-powerd.
 
     Raises
     ------
@@ -60,25 +60,25 @@ def program() -> Path:
         raise EnvironmentFailure(
             "power.not_built",
             f"there is no sonde-powerd in {path.parent}",
-            "'sonde doctor' says what to install; then 'make setup' builds it",
+            "'sonde doctor' shows what to install; then 'make setup' builds it",
         )
     return path
 
 
 def roles() -> list[str]:
-    """What this build of sonde-powerd can be."""
-    told = subprocess.run(
+    """The roles of this build of sonde-powerd."""
+    result = subprocess.run(
         [str(program()), "--list"], stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False
     )
     with suppress(ValueError):
-        return [str(role) for role in json.loads(told.stdout)["roles"]]
+        return [str(role) for role in json.loads(result.stdout)["roles"]]
     return []
 
 
 class Daemon:
     """One process of the demo. Its events go to the recorder; its log to a file in the demo's folder."""
 
-    def __init__(self, name: str, words: Sequence[str], folder: Path, recorder: Recorder | None) -> None:
+    def __init__(self, name: str, command: Sequence[str], folder: Path, recorder: Recorder | None) -> None:
         self.name, self.recorder = name, recorder
         self.ready: dict[str, Any] | None = None
         self.events: list[dict[str, Any]] = []
@@ -86,7 +86,7 @@ class Daemon:
         self.log = folder / f"{name}.log"
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                list(words),
+                list(command),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -118,32 +118,33 @@ class Daemon:
         """
         self._known.wait(seconds)
         if self.ready is None:
-            said = next((event for event in self.events if event["event"] == "error"), {})
+            error_event = next((event for event in self.events if event["event"] == "error"), {})
             last = self.log.read_text("utf-8", "replace").strip().splitlines()[-1:]
-            why = str(said.get("what") or "".join(last) or f"it said nothing within {seconds:g} s")
+            why = str(error_event.get("what") or "".join(last) or f"no message within {seconds:g} s")
             raise EnvironmentFailure(
-                "power.daemon_failed", f"{self.name} did not start: {why}", str(said.get("hint", ""))
+                "power.daemon_failed", f"{self.name} did not start: {why}", str(error_event.get("hint", ""))
             )
 
     def kill(self) -> None:
-        """With SIGKILL, as a crash ends it."""
+        """Kill it with SIGKILL, as a crash would."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait(END_S)
 
     def ask_to_end(self) -> None:
-        """Ends its standard input, as the end of this process would."""
+        """End its standard input, as the end of this process would."""
         if self.process.stdin is not None:
             with suppress(OSError):
                 self.process.stdin.close()
 
     def stop(self) -> None:
-        """Returns when it is gone, and all that it wrote was read."""
+        """Stop it; returns when it is gone, and all its output was read."""
         self.ask_to_end()
         try:
             self.process.wait(END_S)
         except subprocess.TimeoutExpired:
             with suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)  # its own group: it began a session
+                # it began a session, so it has a group of its own
+                os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait(END_S)
         self._thread.join(END_S)
         if self.process.stdout is not None:
@@ -154,9 +155,9 @@ class Daemon:
 def run(
     out: Path, command: Sequence[str], length_s: float, progress: Progress, began: float, quick: bool = False
 ) -> Measured:
-    """The whole demo, within length_s of `began` (time.monotonic), or little more.
+    """Run the whole demo, within length_s of `began` (time.monotonic), or little more.
 
-    quick: the managers and the nodes alone, without monitor, bridge and workflow.
+    quick: only the managers and the nodes, without monitor, bridge and workflow.
 
     Raises
     ------
@@ -167,7 +168,7 @@ def run(
         raise EnvironmentFailure(
             "power.not_built",
             f"this build has no {' and no '.join(lacking)}",
-            "'sonde doctor' says what to install",
+            "'sonde doctor' shows what to install",
         )
     reserve = QUICK_RESERVE_S if quick else RESERVE_S
     left = length_s - (time.monotonic() - began) - reserve
@@ -197,7 +198,7 @@ def run(
 
 
 class Show:
-    """The demo in its folder. warnings: what could not be brought up."""
+    """The demo in its folder. warnings: parts that could not be started."""
 
     def __init__(self, folder: Path, timing: scenario.Timing, quick: bool) -> None:
         self.folder, self.timing, self.quick = folder, timing, quick
@@ -213,11 +214,11 @@ class Show:
         self._port = _free_port() if self.with_bridge else 0
         self._loads = [folder / f"load-{name}" for name in scenario.NODES]
         self._set_loads(scenario.LOADS[0])
-        # A job manager carries out every order on its bus; with keys, only this demo can give one.
+        # A job manager carries out every order on its bus; with keys only this demo can send orders.
         self._secure = not quick and _has_security()
         if not quick and not self._secure:
-            what = "job managers serve no bus that lets in everybody, and there are no keys here"
-            hint = "'sonde doctor' says which DDS has security; keys are made by the Python package 'cryptography'"
+            what = "job managers refuse a bus without access control, and no keys can be made here"
+            hint = "'sonde doctor' shows which DDS has security; the Python package 'cryptography' makes the keys"
             self.warnings.append(Warning("power.no_jobs", f"the demo runs without jobs: {what}", hint))
         if self._secure:
             run_keys.init(folder / "keys", 2, DOMAINS, "sign")
@@ -245,25 +246,25 @@ class Show:
             write_whole(path, f"{load}\n".encode())
 
     def play(self, recorder: Recorder, ended: threading.Event) -> None:
-        """Brings all up, lets happen what is to happen, and stops all."""
+        """Start everything, run the scenario, and stop everything."""
         with ExitStack() as running:
 
-            def start(name: str, words: Sequence[str], told: bool = True) -> Daemon:
-                daemon = Daemon(name, words, self.folder, recorder if told else None)
+            def start(name: str, command: Sequence[str], recorded: bool = True) -> Daemon:
+                daemon = Daemon(name, command, self.folder, recorder if recorded else None)
                 running.callback(daemon.stop)
                 return daemon
 
             def powerd(role: str, name: str, config: Path) -> Daemon:
-                words = [str(program()), role, "--config", str(config), "--name", name, "--with-parent"]
-                return start(name, words)
+                command = [str(program()), role, "--config", str(config), "--name", name, "--with-parent"]
+                return start(name, command)
 
             if self.with_bridge:
                 (self.folder / "mosquitto.conf").write_text(
                     f"listener {self._port} 127.0.0.1\nallow_anonymous true\n", "utf-8"
                 )
-                # A broker does not look at its standard input: a shell does for it.
+                # A broker does not watch its standard input: a shell does it instead.
                 script = '"$0" -c mosquitto.conf & cat > /dev/null; kill $!; wait $!'
-                start("mosquitto", ["/bin/sh", "-c", script, str(self._mosquitto)], told=False)
+                start("mosquitto", ["/bin/sh", "-c", script, str(self._mosquitto)], recorded=False)
             nodes = [
                 powerd("node-manager", name, self._write(f"{name}.toml", name, k))
                 for k, name in enumerate(scenario.NODES)
@@ -274,13 +275,13 @@ class Show:
             }
             others = []
             for role in () if self.quick else ("monitor", *(JOB_ROLES if self._secure else ())):
-                words = ["power", "serve", role, "--config", "power.toml", "--with-parent"]
-                others.append(start(role, [*_sonde(), *words]))
+                command = ["power", "serve", role, "--config", "power.toml", "--with-parent"]
+                others.append(start(role, [*_sonde(), *command]))
             if self.with_bridge:
                 others.append(powerd("mqtt-bridge", "bridge", self.folder / "power.toml"))
             for daemon in (*nodes, *managers.values(), *others):
                 daemon.wait_ready(READY_S)
-            # The standby comes when the first one leads: which of two that begin together leads is chance.
+            # The standby starts when the first manager leads: of two that start together, chance decides which leads.
             managers[scenario.STANDBY] = powerd(
                 "system-manager", scenario.STANDBY, self._write(f"{scenario.STANDBY}.toml", scenario.STANDBY)
             )
@@ -292,7 +293,7 @@ class Show:
 
     @contextmanager
     def _workflow(self, recorder: Recorder) -> Iterator[None]:
-        """The demo's workflow runs meanwhile; what is left of it in the end is cancelled."""
+        """Context in which the demo's workflow runs; at its end the rest of the workflow is cancelled."""
         called = {"run": scenario.WORKFLOW}
         mine = {**called, "user": run_state.own_user()[:64]}
         path = self.folder / "demo.toml"
@@ -352,7 +353,7 @@ class Show:
     def _tell_jobs(
         self, writer: Any, latest: Latest, energy: dict[str, float], stretch: int, elapsed_s: float
     ) -> None:
-        """Jobs of the demo are loads of simulated nodes: it tells of them what their nodes tell."""
+        """Jobs of the demo are loads of simulated nodes: it reports for them the values of their nodes."""
         for name, nodes, first, last in scenario.JOBS:
             if stretch < first:
                 continue
@@ -380,7 +381,7 @@ def _sonde() -> list[str]:
 
 
 def _has_security() -> bool:
-    """Whether the bus that is used where nobody chooses one can let in only those who have keys."""
+    """Whether the default bus can restrict access to participants with keys."""
     from sonde._bus import caps, implementations
 
     known = [name for name in implementations() if name != "null"]
@@ -395,7 +396,7 @@ def _profile(domain: int, secure: bool = False) -> str:
 
 
 def _free_domain(folder: Path) -> int:
-    """A domain on which nobody is, as far as that is known in a moment."""
+    """A domain that no participant uses, as far as a short check can show."""
     from sonde.bus import client as bus
 
     domain = 0

@@ -1,4 +1,4 @@
-"""The quick form of the power room: four simulated nodes under a budget, whose manager is killed."""
+"""The quick form of the power room: four simulated nodes under a budget, and the end of their manager."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
     from sonde.core.launch.measured import Measured
 
-LEAST_S = 2.0  # a share from which on it is shown; it may take a little more
-LONGEST_S = 20.0  # what it shows is shown by then
+LEAST_S = 2.0  # least share of the time for a demonstration; it may take a little more
+LONGEST_S = 20.0  # more time would show nothing new
 
 
 class PowerSurvey(SurveyEntry):
     """The quick form of power."""
 
-    weight = 0.2  # it measures nothing of this machine's hardware: the others have the time
+    weight = 0.2  # it measures no hardware of this machine: the time belongs to the other rooms
     spread = 2.0
 
     def needs_s(self, call: Call) -> float:
@@ -36,8 +36,8 @@ class PowerSurvey(SurveyEntry):
         if left < LEAST_S:
             raise UsageError(
                 "power.budget_too_short",
-                f"its share of the time is {left:.1f} s, and a demonstration takes {LEAST_S:g} s or more",
-                "give --budget 60s or more; 'sonde power demo' shows it by itself",
+                f"its share of the time is {left:.1f} s, but a demonstration needs at least {LEAST_S:g} s",
+                "give --budget 60s or more; 'sonde power demo' runs it alone",
             )
         length = min(left, LONGEST_S)
         out = call.folder / "power.nc"
@@ -47,13 +47,13 @@ class PowerSurvey(SurveyEntry):
         from sonde.power.recording import verdict
 
         summary = tree["summary"].to_dataset().load()
-        said = f"simulated demonstration: {verdict.sentence(summary)}"
-        return Judgement(said, verdict.findings(summary, name), verdict.sound(summary))
+        text = f"simulated demonstration: {verdict.sentence(summary)}"
+        return Judgement(text, verdict.findings(summary, name), verdict.sound(summary))
 
     def compare(self, before: xr.DataTree, now: xr.DataTree, names: tuple[str, str]) -> Compared:
         return (
             Compared()
-        )  # of simulated nodes nothing can become worse but a broken budget, which judge() finds
+        )  # with simulated nodes only a broken budget can become worse, and judge() finds that
 
     def drains(self, finding: Finding) -> bool:
-        return False  # a host that simulates others is not at fault
+        return False  # the host that simulates the nodes is not at fault

@@ -1,4 +1,4 @@
-"""What `sonde power demo` brings up: its configuration, and what happens when. Pure."""
+"""The scenario of `sonde power demo`: its configuration, and the times of its events. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ LEAST_S, LONGEST_LEASE_S = 2.0, 3.0
 
 IDLE = 0.05
 WORKFLOW = "demo"
-# Jobs of its workflow: name, load of their nodes, part of the demo's length, nodes, guarantee of each, after which.
+# Jobs of its workflow: name, load of their nodes, part of the demo's length, nodes, guarantee of each node, preceding
+# jobs.
 STEPS = (
     ("mesh", 0.5, 0.08, 1, 0.0, ()),
     ("lbm", 0.95, 0.35, 2, 200.0, ("mesh",)),
@@ -38,9 +39,9 @@ while [ "$step" -lt "$2" ]; do
 done
 tell {IDLE}
 """
-"""Program of the demo's jobs, in its folder: simulated nodes read their load from a file."""
+"""The program of the demo's jobs, in the demo's folder: simulated nodes read their load from a file."""
 
-LOADS = (  # of each node, by stretch, in a demo without a workflow: what its two jobs make of it
+LOADS = (  # for each node and stretch, in a demo without a workflow: the load from its two jobs
     (0.05, 0.05, 0.05, 0.05),
     (1.0, 0.9, 0.3, 0.1),
     (1.0, 0.9, 0.3, 0.1),
@@ -50,8 +51,8 @@ LOADS = (  # of each node, by stretch, in a demo without a workflow: what its tw
 
 @dataclass(frozen=True)
 class Timing:
-    """lease_s, renew_s, period_s, takeover_s, telemetry_s: of the configuration. at_s: begins of LOADS.
-    kill_s: when the leading manager is killed.
+    """lease_s, renew_s, period_s, takeover_s, telemetry_s: of the configuration. at_s: when the stretches of LOADS
+    begin. kill_s: when the leading manager is killed.
     """
 
     lease_s: float
@@ -65,7 +66,8 @@ class Timing:
 
 
 def timing(length_s: float) -> Timing:
-    """Short leases for a short demo, so that all of it is seen: jobs, the kill, and who lends after it.
+    """Short leases for a short demo, so that every phase is visible: jobs, the kill, and the leases of the next
+    manager.
 
     Raises
     ------
@@ -74,7 +76,7 @@ def timing(length_s: float) -> Timing:
     if length_s < LEAST_S:
         raise UsageError(
             "power.budget_too_short",
-            f"the demo has {length_s:.3g} s; allowed: {LEAST_S:g} s and more",
+            f"the demo's time is {length_s:.3g} s; allowed: {LEAST_S:g} s or more",
             f"give --budget {LEAST_S:g}s or more",
         )
     lease = min(LONGEST_LEASE_S, max(0.8, length_s / 5))
@@ -93,9 +95,9 @@ def timing(length_s: float) -> Timing:
 def configuration(
     name: str, timing: Timing, loads: Sequence[str] = (), node: int = -1, broker: str = "", user: str = ""
 ) -> str:
-    """One daemon's power.toml. All of them say the same but for what is a daemon's own: its state, its load.
+    """One daemon's power.toml. All daemons have the same file except for their own state and load.
 
-    user: whose jobs are started; "": there is nobody who starts any.
+    user: whose jobs are started; "": no jobs are started.
     """
 
     def seconds(value: float) -> str:
@@ -171,7 +173,7 @@ def configuration(
 
 
 def workflow(timing: Timing) -> str:
-    """The demo's workflow, as a file of its own says it."""
+    """The demo's workflow as a TOML file."""
     lines = [f'name = "{WORKFLOW}"']
     for name, load, part, nodes, guaranteed, after in STEPS:
         steps = max(1, round(part * timing.length_s / STEP_S))
@@ -184,9 +186,9 @@ def workflow(timing: Timing) -> str:
 
 
 def job_power(power_w: Sequence[float]) -> float:
-    """What a job's nodes draw together; NaN where one of them is not known."""
+    """The power of a job's nodes together; NaN if one of them is unknown."""
     return math.fsum(power_w) if power_w and all(map(math.isfinite, power_w)) else float("nan")
 
 
 JOBS = (("lbm", ("n1", "n2"), 1, 3), ("fft", ("n3", "n4"), 3, 4))
-"""Jobs of a demo without a workflow: name, nodes, and the stretches of LOADS at whose begin it starts and ends."""
+"""Jobs of a demo without a workflow: name, nodes, and the stretches of LOADS at which it starts and ends."""

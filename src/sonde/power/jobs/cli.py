@@ -29,25 +29,29 @@ def _nodes_of(state: JobState) -> str:
 @common(own_config=True)
 @click.argument("command", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @CONFIG
-@click.option("--nodes", type=Whole(1), default=1, show_default=True, metavar="N", help="How many nodes.")
+@click.option("--nodes", type=Whole(1), default=1, show_default=True, metavar="N", help="Number of nodes.")
 @click.option("--hosts", default="", metavar="LIST", help="These nodes and no others: n[001-004].")
-@click.option("--cores", type=Whole(1), metavar="N", help="Cores of each node; without it whole nodes.")
+@click.option("--cores", type=Whole(1), metavar="N", help="Cores of each node; default: whole nodes.")
 @click.option("--memory", type=SIZE, metavar="SIZE", help="Memory of each node.")
 @click.option("--disks", type=Whole(1), metavar="N", help="Disks of each node.")
 @click.option("--nics", type=Whole(1), metavar="N", help="NICs of each node.")
-@click.option("--time", "limit_s", type=DURATION, metavar="TIME", help="Its longest time; else the queue's.")
-@click.option("--power", "power_w", type=Power(), metavar="POWER", help="What each node is guaranteed.")
-@click.option("--demand", "demand_w", type=Power(), metavar="POWER", help="What each node would draw.")
-@click.option("--queue", default="", metavar="NAME", help="Which queue; else the default one.")
-@click.option("--name", default="", metavar="NAME", help="What it is called; else its command.")
+@click.option("--time", "limit_s", type=DURATION, metavar="TIME", help="Time limit; default: the queue's.")
+@click.option("--power", "power_w", type=Power(), metavar="POWER", help="Guaranteed power of each node.")
+@click.option("--demand", "demand_w", type=Power(), metavar="POWER", help="Expected power of each node.")
+@click.option("--queue", default="", metavar="NAME", help="Queue; default: the default queue.")
+@click.option("--name", default="", metavar="NAME", help="Name; default: the command.")
 @click.option(
     "--job-output",
     default="",
     metavar="FILE",
-    help="Where what it prints goes; several nodes append to one file.",
+    help="File for the output; several nodes append to one file.",
 )
-@click.option("--env", "env", multiple=True, metavar="NAME[=VALUE]", help="Passed on besides; many times.")
-@click.option("--id", "job", default="", metavar="ID", help="Its id; sent twice it is one job.")
+@click.option(
+    "--env", "env", multiple=True, metavar="NAME[=VALUE]", help="Pass on this variable too; may be repeated."
+)
+@click.option(
+    "--id", "job", default="", metavar="ID", help="Job id; a repeated submission with it is the same job."
+)
 def submit(
     command: tuple[str, ...],
     config_path: Path,
@@ -66,9 +70,9 @@ def submit(
     env: tuple[str, ...],
     job: str,
 ) -> Outcome:
-    """Hand in a job: a command, and what it needs.
+    """Submit a job: a command, and the resources it needs.
 
-    Of the environment HOME, LANG, LOGNAME, PATH, SHELL, TERM and USER are passed on, and what --env names.
+    The job gets HOME, LANG, LOGNAME, PATH, SHELL, TERM and USER from this environment, and the variables of --env.
 
     \b
     sonde power submit --config power.toml --power 250W -- ./solver x.dat
@@ -80,12 +84,12 @@ def submit(
     from sonde.power.stack import run_bus
     from sonde.power.stack.run_state import own_user
 
-    words = [
+    variables = [
         one if "=" in one else f"{one}={os.environ[one]}" for one in env if "=" in one or one in os.environ
     ]
-    words += [f"{one}={os.environ[one]}" for one in PASSED_ON if one in os.environ]
+    variables += [f"{one}={os.environ[one]}" for one in PASSED_ON if one in os.environ]
     fresh = f"{own_user()[:40]}-{secrets.token_hex(6)}"
-    if RESERVED.fullmatch(fresh):  # user 'slurm', with a number that has no letter
+    if RESERVED.fullmatch(fresh):  # user 'slurm', and a number without letters
         fresh += "-"
     spec = Spec(
         job or fresh,
@@ -93,7 +97,7 @@ def submit(
         own_user(),
         name or Path(command[0]).name,
         queue,
-        tuple(dict((one.partition("=")[0], one) for one in reversed(words)).values()),
+        tuple(dict((one.partition("=")[0], one) for one in reversed(variables)).values()),
         str(Path.cwd()),
         str(Path(job_output).absolute()) if job_output else "",
         nodes,
@@ -107,11 +111,11 @@ def submit(
         power_w or 0.0,
         demand_w or 0.0,
     )
-    from sonde.power.jobs.jobs import said
+    from sonde.power.jobs.jobs import to_plain
 
-    state = _ordered(run_bus.load(config_path), {"order": "SUBMIT_JOB", "spec": said(spec)})
-    said_so = f"{state.job} is {state.state} in the queue {state.spec.queue}"
-    return Outcome("power", "submit", said_so, values=_values(state))
+    state = _ordered(run_bus.load(config_path), {"order": "SUBMIT_JOB", "spec": to_plain(spec)})
+    text = f"{state.job} is {state.state} in queue {state.spec.queue}"
+    return Outcome("power", "submit", text, values=_values(state))
 
 
 def _ordered(stack: Any, body: dict[str, Any]) -> JobState:
@@ -124,22 +128,22 @@ def _ordered(stack: Any, body: dict[str, Any]) -> JobState:
 
 
 def _values(state: JobState) -> dict[str, Any]:
-    from sonde.power.jobs.jobs import said
+    from sonde.power.jobs.jobs import to_plain
 
-    told: dict[str, Any] = said(state)
-    told.update({"job": state.job, "priority": round(state.priority, 6)})
-    return told
+    values: dict[str, Any] = to_plain(state)
+    values.update({"job": state.job, "priority": round(state.priority, 6)})
+    return values
 
 
 @click.command()
 @common(own_config=True)
 @click.argument("job", metavar="[JOB]", default="")
 @CONFIG
-@click.option("--user", default="", metavar="NAME", help="Only this user's jobs.")
-@click.option("--queue", "of_queue", default="", metavar="NAME", help="Only this queue's jobs.")
-@click.option("--all", "over", is_flag=True, help="Also jobs that are over.")
+@click.option("--user", default="", metavar="NAME", help="Show only this user's jobs.")
+@click.option("--queue", "of_queue", default="", metavar="NAME", help="Show only this queue's jobs.")
+@click.option("--all", "over", is_flag=True, help="Also show jobs that are over.")
 def queue(job: str, config_path: Path, user: str, of_queue: str, over: bool) -> Outcome:
-    """Say which jobs run and wait, and why; of one job all that is known.
+    """Show which jobs run and wait, and why; with a job id all about that job.
 
     \b
     sonde power queue --config power.toml
@@ -153,7 +157,7 @@ def queue(job: str, config_path: Path, user: str, of_queue: str, over: bool) -> 
     with run_jobs_bus.open_bus(run_bus.load(config_path), "sonde") as bus:
         query = {"ask": "GET_JOB" if job else "GET_QUEUE", "job": job, "user": user, "queue": of_queue}
         body = run_jobs_bus.ask(bus, jobs.SCHEDULER_GET, {**query, "over": over}).body
-    states = [jobs.JobState.of(told) for told in body["jobs"]]
+    states = [jobs.JobState.of(one) for one in body["jobs"]]
     running = sum(state.active for state in states)
     waiting = sum(not state.active and not state.over for state in states)
     numbers = {
@@ -161,12 +165,14 @@ def queue(job: str, config_path: Path, user: str, of_queue: str, over: bool) -> 
         for name in ("budget_w", "committed_w", "guaranteed_w")
     }
     budget, guaranteed = numbers["budget_w"], numbers["guaranteed_w"]
-    verdict = f"{running} jobs have nodes, {waiting} wait"
+    verdict = f"{running} jobs have nodes, {waiting} jobs wait"
     if job:
         verdict = f"{job} is {states[0].state}"
     elif budget is not None and guaranteed is not None:
-        verdict += f"; guarantees and safe caps come to {format_power(guaranteed)} of {format_power(budget)}"
-    told = [_values(state) for state in states]
+        verdict += (
+            f"; guarantees and safe caps add up to {format_power(guaranteed)} of {format_power(budget)}"
+        )
+    listed = [_values(state) for state in states]
     outcome = Outcome(
         "power",
         "queue",
@@ -175,7 +181,7 @@ def queue(job: str, config_path: Path, user: str, of_queue: str, over: bool) -> 
             **numbers,
             "trouble": str(body["trouble"]),
             "forgotten": int(body["forgotten"]),
-            "jobs": told,
+            "jobs": listed,
         },
     )
     now = time.time()
@@ -198,7 +204,7 @@ def queue(job: str, config_path: Path, user: str, of_queue: str, over: bool) -> 
         outcome.tables.append(Table("Jobs", ("job", "user", "queue", "state", "nodes", "since"), rows, (5,)))
     outcome.lines += [f"{state.job}: {state.reason}" for state in states if state.reason]
     if over and body["forgotten"]:
-        outcome.lines.append(f"Forgotten: {body['forgotten']} jobs that are over, for lack of room")
+        outcome.lines.append(f"Removed for lack of room: {body['forgotten']} jobs that are over")
     if body["trouble"]:
         outcome.lines.append(f"Trouble: {body['trouble']}")
     return outcome
@@ -226,8 +232,8 @@ COMMANDS = (
     _about_one(
         "cancel",
         "CANCEL_JOB",
-        "End a job: one that waits at once, one that runs by TERM, and KILL after its grace.",
+        "End a job. A waiting job ends at once; a running job gets TERM, and KILL after its grace time.",
     ),
-    _about_one("hold", "HOLD_JOB", "Keep a job that waits from starting."),
-    _about_one("release", "RELEASE_JOB", "Let a job that is held wait for its start again."),
+    _about_one("hold", "HOLD_JOB", "Hold a waiting job: it does not start."),
+    _about_one("release", "RELEASE_JOB", "Release a held job: it waits for its start again."),
 )

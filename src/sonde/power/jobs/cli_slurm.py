@@ -1,4 +1,4 @@
-"""sonde power slurm: what Slurm's prolog and epilog call."""
+"""sonde power slurm: the commands that Slurm's prolog and epilog call."""
 
 from __future__ import annotations
 
@@ -21,29 +21,37 @@ WITHIN = click.option(
     default="5s",
     show_default=True,
     metavar="TIME",
-    help="How long the system manager may take.",
+    help="Timeout for the system manager's answer.",
 )
 
 
 @click.group()
 def slurm() -> None:
-    """Tell the system manager which jobs Slurm starts and ends: for PrologSlurmctld and EpilogSlurmctld."""
+    """Report to the system manager which jobs Slurm starts and ends: for PrologSlurmctld and EpilogSlurmctld."""
 
 
 @slurm.command()
 @common(own_config=True)
 @CONFIG
 @click.option(
-    "--power", "power_w", type=Power(), metavar="POWER", help="Of each node, where no comment says it."
+    "--power",
+    "power_w",
+    type=Power(),
+    metavar="POWER",
+    help="Power of each node, if the job's comment gives none.",
 )
 @click.option(
-    "--guaranteed", "guaranteed_w", type=Power(), metavar="POWER", help="The same of what is guaranteed."
+    "--guaranteed",
+    "guaranteed_w",
+    type=Power(),
+    metavar="POWER",
+    help="Guaranteed power of each node, if the job's comment gives none.",
 )
 @WITHIN
 def prolog(config_path: Path, power_w: float | None, guaranteed_w: float | None, within_s: float) -> Outcome:
-    """Say that a job of Slurm begins: its nodes, and its power by its comment or by --power.
+    """Report that a Slurm job begins: its nodes, and its power from its comment or from --power.
 
-    It reads the environment that Slurm gives PrologSlurmctld.
+    It reads the environment that Slurm gives to PrologSlurmctld.
 
     \b
     sbatch --comment='power=350W guaranteed=250W' job.sh
@@ -60,15 +68,15 @@ def prolog(config_path: Path, power_w: float | None, guaranteed_w: float | None,
         Warning("power.bad_comment", what, "--comment='power=350W guaranteed=250W'") for what in wrong
     ]
     if order is None:
-        said = f"{job.job} has no node of the power stack: nothing is to be told"
+        text = f"{job.job} has no node of the power stack: nothing to report"
         return Outcome(
-            "power", "slurm prolog", said, values={"job": job.job, "told": False}, warnings=warnings
+            "power", "slurm prolog", text, values={"job": job.job, "told": False}, warnings=warnings
         )
     _tell(stack, order, within_s)
     nodes = order["nodes"]
     assert isinstance(nodes, list)
-    power = f"would draw {format_power(wish.demand_w)}" if wish.demand_w else "did not say what it draws"
-    text = f"{job.job} of {job.user or 'nobody'} begins on {len(nodes)} nodes, and {power} on each"
+    power = f"would draw {format_power(wish.demand_w)}" if wish.demand_w else "gave no power"
+    text = f"{job.job} of {job.user or 'nobody'} begins on {len(nodes)} nodes and {power} on each"
     values = {"job": job.job, "told": True, "nodes": nodes, "demand_w": wish.demand_w or None}
     values |= {"guaranteed_w": wish.guaranteed_w, "weight": wish.weight}
     return Outcome("power", "slurm prolog", text, values=values, warnings=warnings)
@@ -79,10 +87,10 @@ def prolog(config_path: Path, power_w: float | None, guaranteed_w: float | None,
 @CONFIG
 @WITHIN
 def epilog(config_path: Path, within_s: float) -> Outcome:
-    """Say that a job of Slurm is over.
+    """Report that a Slurm job is over.
 
-    It reads the environment that Slurm gives EpilogSlurmctld. That the system manager does not know the job is no
-    fault: another one leads by now, or its time was over.
+    It reads the environment that Slurm gives to EpilogSlurmctld. It is no fault if the system manager does not know the
+    job: another manager may lead by now, or the job's time was over.
 
     \b
     sonde power slurm epilog --config /etc/sonde/power.toml
@@ -91,7 +99,7 @@ def epilog(config_path: Path, within_s: float) -> Outcome:
     from sonde.power.stack import run_bus
 
     job = slurm_job.job_of(os.environ)
-    told = True
+    known = True
     try:
         _tell(
             run_bus.load(config_path),
@@ -101,9 +109,9 @@ def epilog(config_path: Path, within_s: float) -> Outcome:
     except UsageError as error:
         if error.code != "power.not_found":
             raise
-        told = False
-    text = f"{job.job} is over" if told else f"{job.job} is over, and the system manager did not know it"
-    return Outcome("power", "slurm epilog", text, values={"job": job.job, "told": told})
+        known = False
+    text = f"{job.job} is over" if known else f"{job.job} is over, and the system manager did not know it"
+    return Outcome("power", "slurm epilog", text, values={"job": job.job, "told": known})
 
 
 def _tell(stack: Any, order: dict[str, Any], within_s: float) -> None:

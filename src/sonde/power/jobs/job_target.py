@@ -1,4 +1,4 @@
-"""What a job tells of its turns, what it draws, and how much power its target needs. Pure."""
+"""A job's progress, its power, and the power that its target needs. Pure."""
 
 from __future__ import annotations
 
@@ -10,31 +10,33 @@ from statistics import median
 from sonde.power.jobs.jobs import Target
 from sonde.power.stack.telemetry import MOST, NAN
 
-STEP_DOWN, STEP_UP, LEAST_STEP = 0.05, 0.25, 0.02  # shares of what a node of the job may have above its least
-NEAR = 0.5  # of the allowed slowdown: within it power is given back, beyond it is kept
-MAX_READ = 1 << 14  # bytes of what came since the look before
-FULL_LOOKS = 3  # so many looks at full power make the best time
+# shares of the range from a node's lowest power to its highest
+STEP_DOWN, STEP_UP, LEAST_STEP = 0.05, 0.25, 0.02
+NEAR = 0.5  # share of the allowed slowdown: below it power is given back, above it power is kept
+MAX_READ = 1 << 14  # bytes of progress that are read at a look
+FULL_LOOKS = 3  # number of looks at full power from which the best time is taken
 
 
 @dataclass
 class Turns:
-    """The turns of a job's loop on one node, from the file that it writes a line into at the end of each.
+    """The turns of a job's loop on one node, from the file to which the job appends a line at the end of each turn.
 
-    A line may hold how much of the job is done, 0 to 1, and behind that how many seconds of the turn this node worked
-    and did not wait for others.
+    A line may hold the progress of the job, 0 to 1, and after it how many seconds of the turn this node worked and did
+    not wait for other nodes.
     """
 
     lines: int = 0
     at_s: float = NAN  # when the last known line was written
     progress: float = NAN
-    iteration_s: float = NAN  # mean of the turns since the look before
-    own_s: float = NAN  # mean of what nodes said of those turns
+    iteration_s: float = NAN  # mean of the turns since the last look
+    own_s: float = NAN  # mean of the own time that nodes reported for those turns
     _rest: bytes = b""
 
     def take(self, added: bytes, written_s: float) -> None:
-        """added: what came since the last call. written_s: when the file was written last; any steady clock.
+        """Read new lines. added: the bytes since the last call. written_s: when the file was last written; any steady
+        clock.
 
-        All lines are counted. Of more than MAX_READ bytes the last are read: a job may write what it likes.
+        All lines are counted. Beyond MAX_READ bytes only the last are read: a job may write any amount.
         """
         whole, end, self._rest = (self._rest + added).rpartition(b"\n")
         if not end:
@@ -52,10 +54,11 @@ class Turns:
                 continue
             if 0 <= value <= 1:
                 self.progress = value
-            own += [seconds for seconds in worked if 0 <= seconds <= MOST]  # sums of more overflow
+            # the sum of larger values overflows
+            own += [seconds for seconds in worked if 0 <= seconds <= MOST]
         if own:
             self.own_s = math.fsum(own) / len(own)
-        # Between the first line and nothing there is no turn whose beginning is known.
+        # The first look counts no turn: nobody knows when the turn of its first line began.
         if self.lines and written_s > self.at_s:
             self.iteration_s = (written_s - self.at_s) / count
         self.lines += count
@@ -63,7 +66,7 @@ class Turns:
 
 
 def of_job(turns: Sequence[Turns]) -> tuple[float, float]:
-    """iteration_s and progress of a job: nodes wait for each other, so that the slowest tells."""
+    """iteration_s and progress of a job: nodes wait for each other, so the slowest node counts."""
     times = [one.iteration_s for one in turns if math.isfinite(one.iteration_s)]
     shares = [one.progress for one in turns if math.isfinite(one.progress)]
     return max(times, default=NAN), min(shares, default=NAN)
@@ -71,16 +74,17 @@ def of_job(turns: Sequence[Turns]) -> tuple[float, float]:
 
 @dataclass
 class Meter:
-    """Energy and power of a job, from the counters of its nodes. share: of each node, what of it is the job's."""
+    """Energy and power of a job, from the counters of its nodes. share: the job's part of each node."""
 
     energy_j: float = 0.0
     at_j: dict[str, float] = field(default_factory=dict)
     power_w: dict[str, float] = field(default_factory=dict)
 
     def take(self, node: str, counter_j: float, power_w: float, share: float, after_s: float = 0.0) -> None:
-        """counter_j: of the node, NaN: it has none. One that went back began anew: what it lost is not known.
+        """Add a reading. counter_j: of the node, NaN: it has none. A counter that went back was reset: the lost energy
+        is unknown.
 
-        after_s: since the job began. Until a node is heard first it drew what it draws then: short jobs are over soon.
+        after_s: since the job began. Before a node's first reading, its current power is assumed: short jobs end soon.
         """
         self.power_w[node] = power_w * share
         if node not in self.at_j and math.isfinite(power_w):
@@ -93,7 +97,7 @@ class Meter:
             self.energy_j += (counter_j - before) * share
 
     def power(self, nodes: Sequence[str]) -> float:
-        """Of all; NaN where one of them is not known."""
+        """Power of all nodes together; NaN where one node's is unknown."""
         return math.fsum(self.power_w.get(node, NAN) for node in nodes)
 
     @property
@@ -103,8 +107,8 @@ class Meter:
 
 @dataclass
 class Steering:
-    """How much power each node of a job is to be thought to want, so that the job reaches its target and gives back
-    what it does not need. least_w, most_w: of a node. demand_w begins at the most.
+    """The demand per node that makes a job reach its target and gives back power that it does not need. least_w,
+    most_w: of a node. demand_w begins at the highest.
     """
 
     least_w: float
@@ -118,7 +122,7 @@ class Steering:
             self.demand_w = self.most_w
 
     def look(self, target: Target, iteration_s: float, energy_j: float = NAN, progress: float = NAN) -> float:
-        """demand_w after a look at the job. What is not known changes nothing."""
+        """demand_w after a look at the job. Unknown values change nothing."""
         if target.energy_j > 0 and progress > 0 and energy_j / progress > target.energy_j:
             return self._lower()
         if not (math.isfinite(iteration_s) and iteration_s > 0):
@@ -145,7 +149,7 @@ class Steering:
         return self.demand_w
 
     def _raise(self, beyond: float) -> float:
-        """More at once the further it is beyond the goal."""
+        """Raise the demand: the further the job is beyond its goal, the larger the step."""
         span = self.most_w - self.least_w
         step = min(STEP_UP, max(LEAST_STEP, beyond)) * span
         self.demand_w = min(self.most_w, self.demand_w + step)
@@ -157,9 +161,9 @@ def asks_for_something(target: Target) -> bool:
 
 
 def shares(parts: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, float]]:
-    """What of each node is each job's. parts: of each node, the cores of each job on it, 0: the whole of it.
+    """Each job's part of each node. parts: for each node, the cores of each job on it; 0: the whole node.
 
-    A node that several have is split by their cores: what nobody uses is theirs as well.
+    A shared node is split in proportion to its jobs' cores: idle cores count for them too.
     """
     out: dict[str, dict[str, float]] = {}
     for node, cores in parts.items():

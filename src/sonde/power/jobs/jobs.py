@@ -1,8 +1,8 @@
-"""What is said about jobs on the bus, as values: services, their types and codes, and jobs. Pure.
+"""Jobs as values on the bus: services, their types and codes, and jobs. Pure.
 
-`jobs.idl` is the same for the bus, docs/reference/power-jobs.md its manual. Power W, energy J, memory bytes, times ns
-of CLOCK_REALTIME (0: not yet). A number of a node, where a job is meant, is of each of its nodes. What is not said is
-"", 0, or None where 0 would mean something.
+`jobs.idl` defines the same for the bus, and docs/reference/power-jobs.md is its manual. Power in W, energy in J, memory
+in bytes, times in ns of CLOCK_REALTIME (0: not yet). Where a job is meant, a per-node number applies to each of its
+nodes. A value that is not set is "", 0, or None where 0 would mean something.
 """
 
 from __future__ import annotations
@@ -29,66 +29,68 @@ SERVICES = {
     JOB_GET: ("sonde::power::JobQuery", "sonde::power::JobAnswer"),
     JOB_SET: ("sonde::power::JobCommand", "sonde::power::JobAnswer"),
 }
-"""Services, and the types of their requests and replies."""
+"""Services, with the types of their requests and replies."""
 
 CODES = {
     1100: "no_queue",  # there is no such queue; the answer names the nearest
     1101: "no_job",
-    1102: "not_allowed",  # the queue is not for this user, or the job is somebody else's
-    1103: "above_limit",  # more time, nodes or power than the queue, or the cluster, ever has
-    1104: "bad_job",  # a submission that cannot be
-    1105: "other_job",  # this id is another job's
-    1106: "wrong_state",  # of the job, for this order
+    1102: "not_allowed",  # the queue is not for this user, or the job belongs to another user
+    1103: "above_limit",  # more time, nodes or power than the queue or the cluster ever has
+    1104: "bad_job",  # an invalid submission
+    1105: "other_job",  # this id belongs to another job
+    1106: "wrong_state",  # the job's state does not allow this order
     1107: "no_room",  # not now: resources are in use
-    1108: "cannot_keep",  # the disk takes nothing: nothing was done
+    1108: "cannot_keep",  # the disk cannot be written: nothing was done
     1109: "unknown_node",
     1110: "queue_full",
-    1111: "not_proven",  # no credential, or not that of the user in whose name the order is
+    1111: "not_proven",  # no credential, or one of another user than the order names
     1112: "cannot_prove",  # MUNGE does not answer here
 }
-"""Codes of replies beyond those of the bus and of telemetry.CODES."""
+"""Codes of replies in addition to those of the bus and of telemetry.CODES."""
 NUMBERS = {word: number for number, word in CODES.items()}
 
 WAITING, HELD = "waiting", "held"
 STARTING, RUNNING, STOPPING = "starting", "running", "stopping"
 ENDED, FAILED, CANCELLED = "ended", "failed", "cancelled"
 OVER = (ENDED, FAILED, CANCELLED)
-"""States of a job that is over. A run is never cancelled: it has ended, and the scheduler knows why."""
+"""States of a job that is over. A run is never cancelled: it ended, and the scheduler knows the reason."""
 ACTIVE = (STARTING, RUNNING, STOPPING)
 """States of a job that has resources."""
 
 JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}", re.ASCII)
 RESERVED = re.compile(r"on:.*|slurm-[0-9]+", re.ASCII)
-"""Names that Sonde makes itself, at the system manager: of shared nodes (queue.py), of Slurm's jobs (slurm_job.py)."""
-NO_STATUS = -1  # exit_status, where there is none
-MAX_SHOWN, MAX_SHOWN_WORDS = 1024, 64  # characters and words of a command that is not needed any more
+"""Names that Sonde creates itself at the system manager: for shared nodes (queue.py), for Slurm's jobs
+(slurm_job.py).
+"""
+NO_STATUS = -1  # exit_status while there is none
+MAX_SHOWN, MAX_SHOWN_WORDS = 1024, 64  # characters and words of a command that is no longer needed
 MAX_FIRST = 256  # characters of a command's first word in a listing of many jobs
-JOB_B, PART_B, NUMBER_B = 3000, 300, 40  # about what Python takes for each, without texts
+JOB_B, PART_B, NUMBER_B = 3000, 300, 40  # about what Python needs for each, without texts
 
 
-def _known(kind: type, said: Mapping[str, Any]) -> dict[str, Any]:
-    return {one.name: said[one.name] for one in fields(kind) if one.name in said}
+def _known(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {one.name: values[one.name] for one in fields(kind) if one.name in values}
 
 
 @dataclass(frozen=True)
 class Target:
-    """What a job is to reach; 0: not said. slowdown: 0.1 where it may take 10 % longer than at full power."""
+    """A job's target; 0: not set. slowdown: 0.1 if it may take 10 % longer than at full power."""
 
     iteration_s: float = 0.0
     slowdown: float = 0.0
     energy_j: float = 0.0
 
     @classmethod
-    def of(cls, said: Mapping[str, Any]) -> Target:
-        return cls(**{name: float(value) for name, value in _known(cls, said).items()})
+    def of(cls, values: Mapping[str, Any]) -> Target:
+        return cls(**{name: float(value) for name, value in _known(cls, values).items()})
 
 
 @dataclass(frozen=True)
 class Spec:
-    """A job as it is submitted. job: made by who submits it: sent twice it is one job. cores 0: whole nodes.
+    """A job as it is submitted. job: its id, created by the sender: sent twice it is one job. cores 0: whole nodes.
 
     hosts: these nodes and no others. limit_s: 0: what the queue allows. guaranteed_w: 0: nothing beyond safe caps.
-    demand_w: 0: not known. environment: NAME=value. output: a file for stdout and stderr, "": none.
+    demand_w: 0: unknown. environment: NAME=value. output: a file for stdout and stderr, "": none.
     """
 
     job: str
@@ -113,11 +115,11 @@ class Spec:
     target: Target = field(default_factory=Target)
 
     @classmethod
-    def of(cls, said: Mapping[str, Any]) -> Spec:
-        known = _known(cls, said)
+    def of(cls, values: Mapping[str, Any]) -> Spec:
+        known = _known(cls, values)
         for name in ("command", "environment", "hosts"):
             known[name] = tuple(str(one) for one in known.get(name, ()))
-        known["target"] = Target.of(said.get("target", {}))
+        known["target"] = Target.of(values.get("target", {}))
         return cls(**known)
 
     @property
@@ -126,7 +128,7 @@ class Spec:
 
     @cached_property
     def size_b(self) -> int:
-        """About what it takes in memory, or on a disk."""
+        """Its approximate size in memory, or on a disk."""
         texts = (self.job, self.user, self.name, self.queue, self.folder, self.output)
         return JOB_B + sum(
             map(size_of_text, (*texts, *self.command, *self.environment, *self.hosts))
@@ -134,18 +136,18 @@ class Spec:
 
     @property
     def trimmed(self) -> Spec:
-        """For a job that is over: without the environment, and with the beginning of the command."""
+        """For a job that is over: no environment, and a shortened command."""
         return replace(self, environment=(), command=shortened(self.command))
 
     @property
     def brief(self) -> Spec:
-        """For a listing of many jobs: the beginning of the first word of the command, and no names of nodes."""
+        """For a list of many jobs: the beginning of the command's first word, and no names of nodes."""
         return replace(self, environment=(), command=tuple(map(_cut, self.command[:1])), hosts=())
 
 
 @dataclass(frozen=True)
 class Part:
-    """What a job has of a node: cores, disks, NICs by number. whole: nobody else is there."""
+    """A job's part of a node: cores, disks, NICs by number. whole: the job has the node alone."""
 
     node: str
     whole: bool = True
@@ -155,8 +157,8 @@ class Part:
     nics: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, said: Mapping[str, Any]) -> Part:
-        known = _known(cls, said)
+    def of(cls, values: Mapping[str, Any]) -> Part:
+        known = _known(cls, values)
         for name in ("cores", "disks", "nics"):
             known[name] = tuple(int(one) for one in known.get(name, ()))
         return cls(**known)
@@ -164,8 +166,8 @@ class Part:
 
 @dataclass(frozen=True)
 class JobState:
-    """A job as the scheduler has it. reason: why it waits, or how it ended. expected_ns: when it may start at latest,
-    0: not foretold.
+    """A job as the scheduler has it. reason: why it waits, or how it ended. expected_ns: the latest time at which it
+    may start, 0: not predicted.
     """
 
     spec: Spec
@@ -181,10 +183,10 @@ class JobState:
     signal: int = 0
 
     @classmethod
-    def of(cls, said: Mapping[str, Any]) -> JobState:
-        known = _known(cls, said)
-        known["spec"] = Spec.of(said["spec"])
-        known["parts"] = tuple(Part.of(one) for one in said.get("parts", ()))
+    def of(cls, values: Mapping[str, Any]) -> JobState:
+        known = _known(cls, values)
+        known["spec"] = Spec.of(values["spec"])
+        known["parts"] = tuple(Part.of(one) for one in values.get("parts", ()))
         return cls(**known)
 
     @property
@@ -201,14 +203,14 @@ class JobState:
 
     @cached_property
     def size_b(self) -> int:
-        """About what it takes in memory, or on a disk."""
+        """Its approximate size in memory, or on a disk."""
         return self.spec.size_b + size_of_parts(self.parts)
 
 
 @dataclass(frozen=True)
 class Run:
-    """A job as the job manager has it. reason: why it could not be started or was lost. demand_w: what its target
-    needs of each node, 0: nothing is known of that.
+    """A job as the job manager has it. reason: why it could not be started or was lost. demand_w: what its target needs
+    of each node, 0: unknown.
     """
 
     job: str
@@ -225,9 +227,9 @@ class Run:
     demand_w: float = 0.0
 
     @classmethod
-    def of(cls, said: Mapping[str, Any]) -> Run:
-        known = _known(cls, said)
-        known["target"] = Target.of(said.get("target", {}))
+    def of(cls, values: Mapping[str, Any]) -> Run:
+        known = _known(cls, values)
+        known["target"] = Target.of(values.get("target", {}))
         return cls(**known)
 
     @property
@@ -236,14 +238,14 @@ class Run:
 
 
 def size_of_parts(parts: Sequence[Part]) -> int:
-    """About what they take in memory, or on a disk, B."""
+    """Their approximate size in memory, or on a disk, B."""
     numbers = sum(len(part.cores) + len(part.disks) + len(part.nics) for part in parts)
     return PART_B * len(parts) + NUMBER_B * numbers
 
 
 def shortened(words: Sequence[str]) -> tuple[str, ...]:
-    """A command of at most MAX_SHOWN characters and MAX_SHOWN_WORDS words; of a longer one a last word says how long it
-    was. One that was shortened before stays as it is.
+    """A command of at most MAX_SHOWN characters and MAX_SHOWN_WORDS words; the last word of a cut command states the
+    original length. A command that was shortened before stays as it is.
     """
     length = sum(map(len, words))
     if length <= MAX_SHOWN and len(words) <= MAX_SHOWN_WORDS:
@@ -261,10 +263,10 @@ def _cut(word: str, most: int = MAX_FIRST) -> str:
     return word if len(word) <= most else f"{word[: most - 1]}…"
 
 
-def said(value: Any) -> Any:
-    """A value as it goes into a message, or into JSON."""
+def to_plain(value: Any) -> Any:
+    """A value as plain lists and dictionaries, for a message or for JSON."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {one.name: said(getattr(value, one.name)) for one in fields(value)}
+        return {one.name: to_plain(getattr(value, one.name)) for one in fields(value)}
     if isinstance(value, tuple | list):
-        return [said(one) for one in value]
+        return [to_plain(one) for one in value]
     return value

@@ -1,4 +1,4 @@
-"""Which order a user's credential is for. Pure: run_proof.py makes credentials and checks them."""
+"""The order that a user's credential stands for. Pure: run_proof.py makes and checks credentials."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _FIELDS: dict[str, tuple[str, ...]] = {
 }
 
 SERVICES = frozenset(_FIELDS)
-"""Whose orders have a credential where the configuration asks for one."""
+"""The services whose orders need a credential, if the configuration asks for one."""
 
 
 def claimed(service: str, body: Mapping[str, Any]) -> str:
-    """In whose name an order is: of a job that is handed in its own user's, else that of who orders.
+    """The user in whose name an order is: the job's own user for a submission, else the user who gives the order.
 
-    "": in nobody's. Those that carry out take orders of who schedules, whose job it ever is.
+    "": no user. Roles that carry out orders accept them from the scheduler, whoever owns the job.
     """
     if service in (jobs.RESOURCES_SET, jobs.JOB_SET):
         return ""
@@ -33,23 +33,24 @@ def claimed(service: str, body: Mapping[str, Any]) -> str:
 
 
 def digest(service: str, body: Mapping[str, Any]) -> str:
-    """SHA-256, in hexadecimal, of all that an order says: the same before it is sent and after, another for any other.
+    """SHA-256, in hexadecimal, of everything in an order. It is the same before and after sending, and differs for any
+    other order.
 
-    What a sender leaves out counts as what the bus puts in its place.
+    A field that the sender leaves out counts with the default that the bus fills in.
     """
-    said: dict[str, Any] = {name: body.get(name, "") for name in _FIELDS[service]}
+    claim: dict[str, Any] = {name: body.get(name, "") for name in _FIELDS[service]}
     if body["order"] in ("SUBMIT_JOB", "ALLOCATE", "START_JOB"):
-        said["spec"] = jobs.said(jobs.Spec.of(body["spec"]))
+        claim["spec"] = jobs.to_plain(jobs.Spec.of(body["spec"]))
     if service == jobs.JOB_SET:
-        said["parts"] = [jobs.said(jobs.Part.of(part)) for part in body.get("parts", ())]
-        said["target"] = jobs.said(jobs.Target.of(body.get("target", {})))
-        said["grace_s"] = float(body.get("grace_s", 0.0))
-    return _hashed([service, _plain(said)])
+        claim["parts"] = [jobs.to_plain(jobs.Part.of(part)) for part in body.get("parts", ())]
+        claim["target"] = jobs.to_plain(jobs.Target.of(body.get("target", {})))
+        claim["grace_s"] = float(body.get("grace_s", 0.0))
+    return _hashed([service, _plain(claim)])
 
 
 def of_spec(spec: jobs.Spec) -> str:
-    """SHA-256, in hexadecimal, of a submission: the same of one that is sent again."""
-    return _hashed(_plain(jobs.said(spec)))
+    """SHA-256, in hexadecimal, of a submission: the same if it is sent again."""
+    return _hashed(_plain(jobs.to_plain(spec)))
 
 
 def _hashed(value: Any) -> str:
@@ -57,7 +58,7 @@ def _hashed(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Numbers as the bus sends them: a whole one may come back as a float."""
+    """A value with numbers as the bus sends them: an integer may come back as a float."""
     if isinstance(value, Mapping):
         return {name: _plain(value[name]) for name in sorted(value)}
     if isinstance(value, list | tuple):

@@ -1,9 +1,9 @@
-"""The jobs that a scheduler has, and what may become of each. Pure: it is kept on disk, and said to others, elsewhere.
+"""The jobs of a scheduler, and what may happen to each. Pure: other modules store the queue and send it.
 
     waiting -> starting -> running -> ended, failed
     held <-> waiting      starting, running -> stopping -> cancelled, failed      waiting, held -> cancelled
 
-Every change makes a new Entry, so that one that could not be kept can be taken back.
+Every change creates a new Entry, so that a change that could not be stored can be undone.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from sonde.power.jobs.jobs import (
     Part,
     Run,
     Spec,
-    said,
+    to_plain,
 )
 from sonde.power.jobs.proof import of_spec
 from sonde.power.jobs.resources import Conflict, Held, Resources
@@ -40,18 +40,20 @@ from sonde.power.jobs.schedule import Busy, Candidate, Order, QueueRules, Usage,
 
 LONGEST_S = 366 * 86400.0
 LARGEST = 1 << 20  # characters of command and environment together
-LARGEST_OF_JOB = 64 << 20  # characters of command and environment, once for each node: each gets them
-LARGEST_OF_USER, LARGEST_OF_ALL = 64 << 20, 256 << 20  # B of all jobs that are not over
+# characters of command and environment, counted for each node: each node gets a copy
+LARGEST_OF_JOB = 64 << 20
+LARGEST_OF_USER, LARGEST_OF_ALL = 64 << 20, 256 << 20  # size of all jobs that are not over, B
 OVER = Bounds(of_user=5_000, of_all=20_000, size_of_user=32 << 20, size_of_all=128 << 20)
-"""Jobs that are over. Beyond this the oldest are forgotten before `keep` is over."""
-PAST = 5  # jobs of a name whose power tells what the next will draw
-MARGIN_S = 5.0  # a job's keeper ends it when its time is over; that long after it the scheduler does
+"""Bounds for jobs that are over. Beyond them the oldest are forgotten before `keep` has passed."""
+PAST = 5  # earlier jobs of the same name whose power predicts the next one's
+# a job's shim ends it when its time is over; the scheduler does so after this additional time
+MARGIN_S = 5.0
 DEFAULT = QueueRules("default", is_default=True)
-"""The queue of a configuration that has none."""
+"""The queue of a configuration that defines none."""
 
 
 class Refusal(Exception):
-    """word: of jobs.CODES. what: for who asked."""
+    """word: one of jobs.CODES. what: the message for the sender of the request."""
 
     def __init__(self, word: str, what: str) -> None:
         super().__init__(what)
@@ -60,12 +62,12 @@ class Refusal(Exception):
 
 @dataclass(frozen=True)
 class Entry:
-    """A job and what is to be remembered of it besides.
+    """A job, and the scheduler's own data about it.
 
-    digest: of the job as it was submitted (proof.of_spec). stop: why it is stopped, "cancelled" or "time"; "": it is
-    not. asked: the job manager may have got the order to start it. clean: what it had was given back. charged_ns,
-    charged_j: what its user was charged for. energy_j: as the job manager reports it. demand_w: what its target needs,
-    as the job manager reports it; 0: not known.
+    digest: of the job as it was submitted (proof.of_spec). stop: why it is being stopped, "cancelled" or "time"; "": it
+    is not. asked: the job manager may have received the order to start it. clean: its resources were given back.
+    charged_ns, charged_j: up to where its user was charged. energy_j: as the job manager reports it. demand_w: what its
+    target needs, as the job manager reports it; 0: unknown.
     """
 
     state: JobState
@@ -81,16 +83,16 @@ class Entry:
 
     @property
     def wants_w(self) -> float:
-        """Of each node; 0: not known."""
+        """Demand of each node; 0: unknown."""
         return self.demand_w or self.spec.demand_w
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Entry:
-        known = {one.name: told[one.name] for one in fields(cls) if one.name in told}
-        state = JobState.of(told["state"])
+    def of(cls, row: Mapping[str, Any]) -> Entry:
+        known = {one.name: row[one.name] for one in fields(cls) if one.name in row}
+        state = JobState.of(row["state"])
         known["state"] = replace(state, spec=state.spec.trimmed) if state.over else state
-        # A queue of before has the whole submission instead.
-        known["digest"] = str(told["digest"]) if "digest" in told else of_spec(Spec.of(told["sent"]))
+        # A queue of an older version holds the whole submission instead.
+        known["digest"] = str(row["digest"]) if "digest" in row else of_spec(Spec.of(row["sent"]))
         return cls(**known)
 
     @property
@@ -103,7 +105,7 @@ class Entry:
 
     @property
     def charged(self) -> bool:
-        """Whether its user was charged for all that it had, or it had nothing yet."""
+        """Whether its user was charged for all its resources, or it had none yet."""
         state = self.state
         if not state.started_ns:
             return True
@@ -113,7 +115,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Share:
-    """What the system manager is told of a job's nodes; of each node."""
+    """What the system manager gets about a job's nodes; values for each node."""
 
     nodes: tuple[str, ...]
     user: str
@@ -129,10 +131,9 @@ Snapshot = tuple[dict[str, Entry], set[str], set[str], int]
 class Queue:
     """All jobs.
 
-    operators: who may cancel and hold any job, besides its own user.
-    grace_s: from TERM to KILL, of a job that says none.
-    changed, gone: jobs whose entry is to be stored, and whose is to be removed.
-    forgotten: how many jobs that are over were forgotten before their time, for lack of room.
+    operators: users who may cancel and hold any job, in addition to the job's own user. grace_s: from TERM to KILL, for
+    a job that sets none. changed, gone: jobs whose entry must be stored, and jobs whose entry must be removed.
+    forgotten: how many jobs that are over were forgotten early for lack of room.
     """
 
     rules: Sequence[QueueRules] = (DEFAULT,)
@@ -153,7 +154,7 @@ class Queue:
         self._count()
 
     def _count(self) -> None:
-        """Those that are not over, of which number is how many wait; and those that are over."""
+        """Count jobs that are not over, with how many of them wait; and jobs that are over."""
         self._present = Tally(
             Bounds(self.max_waiting_user, self.max_waiting, LARGEST_OF_USER, LARGEST_OF_ALL)
         )
@@ -172,18 +173,19 @@ class Queue:
         return dict(self.entries), set(self.changed), set(self.gone), self.forgotten
 
     def restore(self, before: Snapshot) -> None:
-        """As it was then: of what came since nothing could be stored."""
+        """Restore the state of then: the changes since could not be stored."""
         self.entries, self.changed, self.gone, self.forgotten = before
         self._count()
 
-    # ---- what users ask for
+    # ---- requests of users
 
     def submit(
         self, spec: Spec, now_ns: int, groups: Collection[str], empty: Resources, budget_w: float
     ) -> Entry:
-        """A job that waits. The same submission again gives the job that there is.
+        """Add a job that waits. The same submission again returns the existing job.
 
-        groups: the user's. empty, budget_w: the cluster with nothing in use, for jobs that can never start.
+        groups: the user's groups. empty, budget_w: the cluster with nothing in use, to detect jobs that can never
+        start.
 
         Raises
         ------
@@ -193,7 +195,7 @@ class Queue:
         if before is not None:
             if before.digest == of_spec(spec):
                 return before
-            raise Refusal("other_job", f"the id {spec.job} is another job's, {before.spec.user}'s")
+            raise Refusal("other_job", f"the id {spec.job} belongs to another job, of {before.spec.user}")
         check(spec)
         rules = self.rules_of(spec)
         if not rules.allows(spec.user, groups):
@@ -209,28 +211,28 @@ class Queue:
             nodes=len(spec.hosts) or spec.nodes,
             limit_s=spec.limit_s or rules.default_time_s or rules.max_time_s,
             grace_s=spec.grace_s or self.grace_s,
-            demand_w=spec.demand_w or self.foretold_w(spec),
+            demand_w=spec.demand_w or self.predicted_w(spec),
         )
         _within(full, rules)
         if _characters(full) * full.nodes > LARGEST_OF_JOB:
             raise Refusal(
                 "bad_job",
-                f"command and environment have {_characters(full)} characters, and each of {full.nodes} nodes gets "
-                f"them; allowed: {LARGEST_OF_JOB} on all nodes together",
+                f"command and environment have {_characters(full)} characters, copied to {full.nodes} nodes; "
+                f"allowed: {LARGEST_OF_JOB} on all nodes together",
             )
         why = never(full, empty, budget_w)
         if why:
             raise Refusal("unknown_node" if why.startswith("there is no node") else "above_limit", why)
-        state = JobState(full, WAITING, "waits to be looked at", submitted_ns=now_ns)
+        state = JobState(full, WAITING, "waits for the next plan", submitted_ns=now_ns)
         return self._put(Entry(state, of_spec(spec), self.next_number))
 
     def _check_room(self, spec: Spec) -> None:
-        """Raises Refusal  queue_full: nobody fills what is for all."""
+        """Raises Refusal  queue_full: one user cannot fill the queue for all."""
         present, user = self._present, spec.user
         if present.number >= self.max_waiting:
             raise Refusal("queue_full", f"{present.number} jobs wait; no more are accepted")
         if (own := present.number_of(user)) >= self.max_waiting_user:
-            raise Refusal("queue_full", f"{own} jobs of {user} wait; no more of one user are accepted")
+            raise Refusal("queue_full", f"{own} jobs of {user} wait; no more jobs of this user are accepted")
         for whose, size, most in (
             (f"{user}'s jobs", present.size_of(user), LARGEST_OF_USER),
             ("all jobs", present.size, LARGEST_OF_ALL),
@@ -256,8 +258,10 @@ class Queue:
             )
         return found
 
-    def foretold_w(self, spec: Spec) -> float:
-        """What a node of a job will draw: the most that one of this user's last jobs of that name did; 0: not known."""
+    def predicted_w(self, spec: Spec) -> float:
+        """The predicted power of a job on each node: the highest of this user's last jobs of the same name;
+        0: unknown.
+        """
         if not spec.name:
             return 0.0
         same = [
@@ -289,7 +293,9 @@ class Queue:
         if one.state.state == HELD:
             return one
         if one.state.state != WAITING:
-            raise Refusal("wrong_state", f"the job {job} is {one.state.state}; one that waits can be held")
+            raise Refusal(
+                "wrong_state", f"the job {job} is {one.state.state}; only a waiting job can be held"
+            )
         return self._become(one, HELD, f"held by {user}", expected_ns=0)
 
     def release(self, job: str, user: str) -> Entry:
@@ -299,29 +305,31 @@ class Queue:
             return one
         if one.state.state != HELD:
             raise Refusal(
-                "wrong_state", f"the job {job} is {one.state.state}; one that is held can be released"
+                "wrong_state", f"the job {job} is {one.state.state}; only a held job can be released"
             )
-        return self._become(one, WAITING, "waits to be looked at")
+        return self._become(one, WAITING, "waits for the next plan")
 
     def find(self, job: str) -> Entry:
         """Raises Refusal  no_job."""
         if job not in self.entries:
-            raise Refusal("no_job", f"there is no job '{job}'{nearest(job, list(self.entries)[-1000:])}")
+            raise Refusal("no_job", f"no job is called '{job}'{nearest(job, list(self.entries)[-1000:])}")
         return self.entries[job]
 
     def _of(self, job: str, user: str) -> Entry:
         one = self.find(job)
         if user != one.spec.user and user not in self.operators:
-            raise Refusal("not_allowed", f"the job {job} is {one.spec.user}'s, and not {user or 'nobody'}'s")
+            raise Refusal(
+                "not_allowed", f"the job {job} belongs to {one.spec.user}, not to {user or 'nobody'}"
+            )
         return one
 
-    # ---- what is planned
+    # ---- planning
 
     def waiting(self, now_ns: int) -> list[Candidate]:
         """Jobs that may start, with their scores."""
         self.usage.to(now_ns / 1e9)
-        there = [one for one in self.entries.values() if one.state.state == WAITING]
-        users = {one.spec.user for one in there}
+        waiting = [one for one in self.entries.values() if one.state.state == WAITING]
+        users = {one.spec.user for one in waiting}
         fair = {user: self.usage.factor(user, self.order.shares, users) for user in users}
         priorities = {rules.name: rules.priority for rules in self.rules}
         return [
@@ -335,7 +343,7 @@ class Queue:
                 ),
                 one.number,
             )
-            for one in there
+            for one in waiting
         ]
 
     def busy(self, now_ns: int) -> list[Busy]:
@@ -347,10 +355,10 @@ class Queue:
     def active(self) -> list[Entry]:
         return sorted((one for one in self.entries.values() if one.state.active), key=lambda one: one.number)
 
-    def tell(
+    def set_reasons(
         self, reasons: Mapping[str, str], expected_s: Mapping[str, float], scores: Mapping[str, float]
     ) -> None:
-        """Why jobs wait. It is not kept: the next plan says it again."""
+        """Set why jobs wait. The reasons are not stored: the next plan sets them again."""
         for job, reason in reasons.items():
             one = self.entries.get(job)
             if one is not None and one.state.state == WAITING:
@@ -362,41 +370,43 @@ class Queue:
                 )
                 self.entries[job] = replace(one, state=state)
 
-    # ---- what happens to jobs
+    # ---- events of jobs
 
     def begin(self, job: str, parts: tuple[Part, ...], priority: float = 0.0) -> Entry:
-        """It is to start on these."""
+        """The job is about to start on these parts."""
         one = self.entries[job]
         return self._become(one, STARTING, "", parts=parts, priority=priority, expected_ns=0)
 
     def given(self, job: str, parts: tuple[Part, ...]) -> Entry:
-        """The resource manager gave it these. It is about to be started: from here on nobody but the job manager knows
-        whether it was.
+        """The resource manager allocated these parts. The start order follows: from here on only the job manager knows
+        whether the job was started.
         """
         one = self.entries[job]
         return self._put(replace(one, asked=True, state=replace(one.state, parts=parts)))
 
     def back(self, job: str, why: str) -> Entry:
-        """It could not be given what was planned: it waits again. Not of one that may have been started."""
+        """The planned parts could not be allocated: the job waits again. Has no effect on a job that may have been
+        started.
+        """
         one = self.entries[job]
         if one.asked or one.state.state != STARTING:
             return one
         return self._become(one, WAITING, why, parts=())
 
     def refused(self, job: str, why: str) -> Entry:
-        """Who starts jobs refused to start it, and does not have it: it waits again."""
+        """The job manager refused the start and does not have the job: it waits again."""
         one = self.entries[job]
         if one.state.state != STARTING:
             return one
         return self._become(replace(one, asked=False), WAITING, why, parts=())
 
     def take_run(self, run: Run, now_ns: int) -> Entry | None:
-        """What the job manager says of a job."""
+        """Apply what the job manager reports about a job."""
         one = self.entries.get(run.job)
         if one is None or not one.state.active:
             return one
         if run.energy_j > one.energy_j:
-            # Not kept for itself: it comes anew each time, and with the end.
+            # Not stored by itself: each report repeats it, and the end stores it.
             one = self.entries[run.job] = replace(one, energy_j=run.energy_j)
         if run.demand_w != one.demand_w:
             one = self.entries[run.job] = replace(one, demand_w=run.demand_w)
@@ -419,7 +429,7 @@ class Queue:
                 return self._over(one, ENDED, "", ended)
             return self._over(one, FAILED, run.reason or _how(run), ended)
         if run.state == RUNNING and one.state.state == STARTING:
-            # From here on nobody starts it, and nobody needs its environment.
+            # From here on no role starts the job, and none needs its environment.
             spec = replace(one.spec, environment=())
             return self._become(
                 replace(one, asked=True), RUNNING, "", started_ns=run.started_ns or now_ns, spec=spec
@@ -427,19 +437,19 @@ class Queue:
         return one
 
     def lost(self, job: str, now_ns: int) -> Entry:
-        """The job manager, which was told to start it, does not know it. It is not started again."""
+        """The job manager got the order to start this job, but does not know it. It is not started again."""
         one = self.entries[job]
         if one.stop == "cancelled":
             return self._over(one, CANCELLED, one.state.reason, now_ns)
         return self._over(one, FAILED, "the job manager no longer knows it", now_ns)
 
     def over_time(self, now_ns: int, ran_s: Mapping[str, float]) -> list[Entry]:
-        """Those whose time is over are to be stopped.
+        """Mark the jobs whose time is over as to be stopped.
 
-        ran_s: how long each was seen to run, by a clock that nobody sets: one that was set is not to end jobs.
+        ran_s: how long each was seen to run, by a monotonic clock: a change of the wall clock must not end jobs.
         """
         return [
-            self._stop(one, "time", f"its time was over: {format_duration(one.spec.limit_s)}")
+            self._stop(one, "time", f"its time limit was reached: {format_duration(one.spec.limit_s)}")
             for one in self.active()
             if one.state.state == RUNNING
             and one.spec.limit_s > 0
@@ -448,16 +458,16 @@ class Queue:
         ]
 
     def cleaned(self, job: str) -> Entry:
-        """What it had was given back, and the job manager need not know it any more."""
+        """The job's resources were given back, and the job manager may forget it."""
         return self._put(replace(self.entries[job], clean=True))
 
     def to_clean(self) -> list[Entry]:
         return [one for one in self.entries.values() if one.state.over and not one.clean]
 
     def set_back(self, now_ns: int, most_s: float = math.inf) -> None:
-        """Where the clock was set back, nobody is charged already for what is to come.
+        """If the clock was set back, move charges back too: nobody is charged for time that is still to come.
 
-        most_s: no more time went by since the last time, by a clock that nobody sets.
+        most_s: the longest time that can have passed since the last call, by a monotonic clock.
         """
         self.usage.to(now_ns / 1e9, most_s)
         for one in self.active():
@@ -465,7 +475,9 @@ class Queue:
                 self._put(replace(one, charged_ns=now_ns))
 
     def charge(self, now_ns: int, nodes: Mapping[str, int], most_s: float = math.inf) -> None:
-        """Charges users for what their jobs had since the last time. nodes: cores of each; a part counts as a part."""
+        """Charge users for their jobs' resources since the last call. nodes: cores of each; part of a node counts as
+        that part.
+        """
         self.set_back(now_ns, most_s)
         for one in list(self.entries.values()):
             state = one.state
@@ -488,14 +500,14 @@ class Queue:
             self._put(replace(one, charged_ns=max(until, since), charged_j=one.energy_j))
 
     def forget(self, before_ns: int) -> list[str]:
-        """Drops jobs that were over before that and are clean. Returns their ids."""
+        """Drop clean jobs that ended before that time. Returns their ids."""
         gone = [job for job, one in self._removable() if one.state.ended_ns < before_ns]
         self._drop(gone)
         return gone
 
     def forget_surplus(self) -> list[Entry]:
-        """Drops jobs that are over and have no room: the oldest of the user who has most. They are
-        counted as forgotten. Returns them.
+        """Drop jobs that are over and exceed the bounds: the oldest jobs of the user who has most. They count as
+        forgotten. Returns them.
         """
         gone = self._past.surplus((one.spec.user, job, one.state.size_b) for job, one in self._oldest())
         those = [self.entries[job] for job in gone]
@@ -507,7 +519,7 @@ class Queue:
         return ((job, one) for job, one in self.entries.items() if one.state.over and one.clean)
 
     def _oldest(self) -> Iterable[tuple[str, Entry]]:
-        """Those with which nothing is to be done any more, the oldest first."""
+        """The jobs that need no further step, the oldest first."""
         those = [(job, one) for job, one in self._removable() if one.charged]
         yield from sorted(those, key=lambda pair: (pair[1].state.ended_ns, pair[1].number))
 
@@ -518,7 +530,9 @@ class Queue:
             self.gone.add(job)
 
     def shares(self) -> dict[str, Share]:
-        """What the system manager is to know: of each job its nodes; of nodes that several share, each for itself."""
+        """The shares that the system manager should have: for each job its whole nodes; for each shared node one share
+        of its own.
+        """
         out: dict[str, Share] = {}
         shared: dict[str, list[Entry]] = {}
         for one in self.active():
@@ -544,7 +558,7 @@ class Queue:
             )
         return out
 
-    # ---- how it changes
+    # ---- changes
 
     def _put(self, entry: Entry) -> Entry:
         job = entry.state.job
@@ -561,7 +575,7 @@ class Queue:
         return self._put(replace(one, state=replace(one.state, state=state, reason=_short(reason), **more)))
 
     def _over(self, one: Entry, state: str, reason: str, at_ns: int) -> Entry:
-        clean = not one.asked and not one.state.parts  # it never had anything
+        clean = not one.asked and not one.state.parts  # it never had any resources
         return self._become(
             replace(one, clean=clean),
             state,
@@ -576,9 +590,9 @@ class Queue:
 
 
 def name_of_node(node: str) -> str:
-    """The name, at the system manager, which has names of jobs, of the share of a node that several jobs may use.
+    """The name of a shared node's share at the system manager, which names shares by jobs.
 
-    No job of a user has such a name: jobs.RESERVED. A hash distinguishes names of nodes that are too long.
+    No job of a user has such a name: jobs.RESERVED. A hash distinguishes node names that are too long.
     """
     name = f"on:{node}"
     if len(name) <= 64:
@@ -587,12 +601,12 @@ def name_of_node(node: str) -> str:
 
 
 def _short(reason: str) -> str:
-    """So that it fits its field of jobs.idl, whatever others said."""
+    """Shorten a reason to fit its field of jobs.idl."""
     return reason.encode()[:1000].decode(errors="ignore")
 
 
 def _how(run: Run) -> str:
-    return f"signal {run.signal} ended it" if run.signal else f"it ended with exit status {run.exit_status}"
+    return f"ended by signal {run.signal}" if run.signal else f"exit status {run.exit_status}"
 
 
 def _texts(spec: Spec) -> tuple[str, ...]:
@@ -604,7 +618,7 @@ def _characters(spec: Spec) -> int:
 
 
 def check(spec: Spec) -> None:
-    """Raises Refusal  bad_job: a submission that cannot be, whoever reads it."""
+    """Raises Refusal  bad_job: an invalid submission, whatever the queue."""
 
     def refuse(what: str) -> None:
         raise Refusal("bad_job", what)
@@ -612,7 +626,7 @@ def check(spec: Spec) -> None:
     if not JOB_ID.fullmatch(spec.job):
         refuse(
             f"the job's id is '{spec.job[:80]}'; allowed: 1 to 64 letters, digits, '_', '.', ':', '-', "
-            "the first no sign"
+            "the first a letter or digit"
         )
     if RESERVED.fullmatch(spec.job):
         refuse(
@@ -627,15 +641,15 @@ def check(spec: Spec) -> None:
         refuse("the job's name or queue has control characters in it")
     texts = _texts(spec)
     if any("\0" in text for text in texts):
-        refuse("a word of the command or the environment has a NUL in it")
+        refuse("the command or the environment contains a NUL character")
     if _characters(spec) > LARGEST:
         refuse(f"command and environment have more than {LARGEST} characters together")
     if any("=" not in text[1:] for text in spec.environment):
-        refuse("the environment has a word that is not NAME=value")
+        refuse("an entry of the environment is not NAME=value")
     if spec.folder and not spec.folder.startswith("/"):
-        refuse(f"the folder is '{spec.folder}'; allowed: a path from / on")
+        refuse(f"the folder is '{spec.folder}'; allowed: an absolute path")
     if not spec.hosts and spec.nodes < 1:
-        refuse("the job asks for no nodes")
+        refuse("the job requests no nodes")
     if len(set(spec.hosts)) < len(spec.hosts):
         refuse("the job names a node twice")
     numbers = {
@@ -658,44 +672,46 @@ def _within(spec: Spec, rules: QueueRules) -> None:
     """Raises Refusal  above_limit."""
 
     def refuse(what: str) -> None:
-        raise Refusal("above_limit", f"{what}; docs/reference/power-jobs.md says what queues limit")
+        raise Refusal("above_limit", f"{what}; see docs/reference/power-jobs.md for the limits of queues")
 
     if rules.max_time_s > 0 and not 0 < spec.limit_s <= rules.max_time_s:
         refuse(
-            f"the job asks for {format_duration(spec.limit_s)}; the queue {rules.name} gives "
+            f"the job requests {format_duration(spec.limit_s)}; the queue {rules.name} allows "
             f"{format_duration(rules.max_time_s)} at most"
         )
     if rules.max_nodes and spec.nodes > rules.max_nodes:
-        refuse(f"the job asks for {spec.nodes} nodes; the queue {rules.name} gives {rules.max_nodes} at most")
+        refuse(
+            f"the job requests {spec.nodes} nodes; the queue {rules.name} allows at most {rules.max_nodes}"
+        )
     power = spec.guaranteed_w * spec.nodes
     if math.isfinite(rules.max_power_w) and power > rules.max_power_w:
         refuse(
-            f"the job asks for {format_power(power)} on all its nodes; the queue {rules.name} guarantees "
+            f"the job requests {format_power(power)} on all its nodes; the queue {rules.name} guarantees "
             f"{format_power(rules.max_power_w)} at most"
         )
 
 
 def as_text(entry: Entry) -> dict[str, Any]:
-    """As it is kept."""
-    return dict(said(entry))
+    """An entry as it is stored."""
+    return dict(to_plain(entry))
 
 
 def in_use(empty: Resources, entries: Iterable[Entry], held: Iterable[Held]) -> list[str]:
-    """Puts what jobs have into `empty`: what the resource manager told, and what own jobs are to get besides.
+    """Add what jobs use to `empty`: the resource manager's allocations, and what own jobs are about to get.
 
-    Of nodes that were taken out of the configuration nothing counts; what jobs have besides them does. Returns own jobs
-    whose parts are somebody else's; of one that is still to get its parts also where a node is gone.
+    Nodes that were removed from the configuration do not count; a job's other nodes do. Returns own jobs whose parts
+    belong to another job; a job that is still to get its parts is also returned if one of its nodes is gone.
     """
     conflicts = []
     for one in held:
         try:
-            empty.take(one.job, empty.there(one.parts), one.guaranteed_w)
+            empty.take(one.job, empty.present(one.parts), one.guaranteed_w)
         except Conflict:
             conflicts.append(one.job)
     for entry in entries:
         state = entry.state
         if state.active and state.parts and state.job not in empty.held:
-            parts = empty.there(state.parts) if entry.asked else state.parts
+            parts = empty.present(state.parts) if entry.asked else state.parts
             try:
                 empty.take(state.job, parts, entry.spec.guaranteed_w)
             except Conflict:

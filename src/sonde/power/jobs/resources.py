@@ -1,7 +1,7 @@
-"""What of a cluster is free: nodes, cores, memory, disks, NICs, and what racks and the budget leave of power. Pure.
+"""What is free in a cluster: nodes, cores, memory, disks, NICs, and power within the racks and the budget. Pure.
 
-Power is counted by guarantees: a node counts at the higher of its safe cap, where it is whenever nobody lends it more,
-and what its jobs are guaranteed together. So what fits here the system manager can lend at once.
+Power is counted by guarantees. A node counts at the higher of two values: its safe cap, which holds whenever no manager
+lends it more, and the sum of its jobs' guarantees. So the system manager can lend at once whatever fits here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EPSILON_W = 1e-6
 
 @dataclass(frozen=True)
 class Node:
-    """What a node has. cores 0: it is not said, and the node can only be had whole."""
+    """The resources of a node. cores 0: unknown, and a job can only have the whole node."""
 
     name: str
     safe_w: float = 0.0
@@ -33,7 +33,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Lack:
-    """Why a job cannot have what it asks for. kind: nodes, rack, power. what: said after "waits for: "."""
+    """Why a job cannot have what it asks for. kind: nodes, rack, power. what: the text after "waits for: "."""
 
     kind: str
     what: str
@@ -41,7 +41,7 @@ class Lack:
 
 @dataclass(frozen=True)
 class Held:
-    """What a job has. guaranteed_w: on each of its nodes."""
+    """The resources of a job. guaranteed_w: on each of its nodes."""
 
     job: str
     parts: tuple[Part, ...]
@@ -49,11 +49,11 @@ class Held:
 
 
 class Conflict(Exception):
-    """Parts that somebody has already, or that the node does not have."""
+    """Parts that another job has, or that the node does not have."""
 
 
 class _Use:
-    """What is in use of one node."""
+    """The resources of one node that are in use."""
 
     __slots__ = ("cores", "disks", "guaranteed_w", "jobs", "memory_bytes", "nics", "whole")
 
@@ -67,18 +67,18 @@ class _Use:
         self.guaranteed_w = 0.0
 
     def copy(self) -> _Use:
-        made = _Use()
-        made.jobs, made.whole = set(self.jobs), self.whole
-        made.cores, made.disks, made.nics = set(self.cores), set(self.disks), set(self.nics)
-        made.memory_bytes, made.guaranteed_w = self.memory_bytes, self.guaranteed_w
-        return made
+        copied = _Use()
+        copied.jobs, copied.whole = set(self.jobs), self.whole
+        copied.cores, copied.disks, copied.nics = set(self.cores), set(self.disks), set(self.nics)
+        copied.memory_bytes, copied.guaranteed_w = self.memory_bytes, self.guaranteed_w
+        return copied
 
 
 class Resources:
     """A cluster and what is in use of it.
 
-    racks: what each can give, W; a rack that is not named has no limit. at_least_w: what a node counts at whatever its
-    jobs are guaranteed, where that is more than its safe cap: one that draws more than it is lent.
+    racks: what each can supply, W; a rack that is not named has no limit. at_least_w: the least at which a node counts
+    whatever its guarantees, if it is more than the safe cap: the node draws more than its lease.
     """
 
     def __init__(
@@ -97,16 +97,16 @@ class Resources:
         self._held: dict[str, Held] = {}
         self._rack_w: dict[str, float] = {}
         self.total_w = math.fsum(self._least.values())
-        """What all nodes count at, W."""
+        """The sum at which all nodes count, W."""
         for name, node in self.nodes.items():
             self._rack_w[node.rack] = self._rack_w.get(node.rack, 0.0) + self._least[name]
 
     def copy(self) -> Resources:
-        made = Resources.__new__(Resources)
-        made.nodes, made.racks, made._least = self.nodes, self.racks, self._least
-        made._use = {name: use.copy() for name, use in self._use.items()}
-        made._held, made._rack_w, made.total_w = dict(self._held), dict(self._rack_w), self.total_w
-        return made
+        copied = Resources.__new__(Resources)
+        copied.nodes, copied.racks, copied._least = self.nodes, self.racks, self._least
+        copied._use = {name: use.copy() for name, use in self._use.items()}
+        copied._held, copied._rack_w, copied.total_w = dict(self._held), dict(self._rack_w), self.total_w
+        return copied
 
     @property
     def held(self) -> Mapping[str, Held]:
@@ -116,15 +116,15 @@ class Resources:
         return sorted(self._use[node].jobs) if node in self._use else []
 
     def guaranteed_w(self, node: str) -> float:
-        """To all jobs of a node together."""
+        """Guarantees of all jobs of a node together."""
         return self._use[node].guaranteed_w if node in self._use else 0.0
 
     def rack_w(self, rack: str) -> float:
-        """What the nodes of a rack count at."""
+        """The sum at which the nodes of a rack count."""
         return self._rack_w.get(rack, 0.0)
 
     def free(self, node: str) -> tuple[int, int, int, int]:
-        """Cores, bytes of memory, disks, NICs."""
+        """Free cores, bytes of memory, disks, NICs."""
         has, use = self.nodes[node], self._use.get(node)
         if use is None:
             return has.cores, has.memory_bytes, has.disks, has.nics
@@ -138,7 +138,7 @@ class Resources:
         )
 
     def fits(self, spec: Spec, node: str) -> bool:
-        """Whether one of the job's nodes can be this one, as far as the node itself is concerned."""
+        """Whether this node has enough free resources for the job."""
         has, use = self.nodes[node], self._use.get(node)
         if spec.whole and use is not None and use.jobs:
             return False
@@ -149,7 +149,7 @@ class Resources:
         return (use is None or not use.whole) and all(a <= f for a, f in zip(asked, free))
 
     def more_w(self, node: str, guaranteed_w: float) -> float:
-        """What a node counts more with such a guarantee besides."""
+        """By how much more a node counts with this guarantee added."""
         before = self.guaranteed_w(node)
         least = self._least[node]
         return max(least, before + guaranteed_w) - max(least, before)
@@ -157,20 +157,20 @@ class Resources:
     def find(
         self, spec: Spec, budget_w: float = math.inf, usable: Collection[str] | None = None
     ) -> tuple[Part, ...] | Lack:
-        """Parts for a job, or what is lacking. usable: the nodes that may be taken; None: all.
+        """Parts for a job, or what is lacking. usable: the nodes that may be used; None: all.
 
-        Of nodes that will do, those that cost the least power are taken, then those with the least room left.
+        Among the nodes that fit, those that cost the least power come first, then those with the least room left.
         """
         wanted = len(spec.hosts) or spec.nodes
         names = spec.hosts or self.nodes
-        there = [name for name in names if name in self.nodes and (usable is None or name in usable)]
-        good = [name for name in there if self.fits(spec, name)]
+        present = [name for name in names if name in self.nodes and (usable is None or name in usable)]
+        good = [name for name in present if self.fits(spec, name)]
         if len(good) < wanted:
-            return Lack("nodes", self._nodes_lacking(spec, wanted, there, good))
+            return Lack("nodes", self._nodes_lacking(spec, wanted, present, good))
         order = {name: k for k, name in enumerate(self.nodes)}
         cost = {name: self.more_w(name, spec.guaranteed_w) for name in good}
         good.sort(key=lambda name: (cost[name], self.free(name), order[name]))
-        taken: list[str] = []
+        chosen: list[str] = []
         racks: dict[str, float] = {}
         full = ""
         for name in good:
@@ -180,42 +180,42 @@ class Resources:
                 full = full or rack
                 continue
             racks[rack] = more
-            taken.append(name)
-            if len(taken) == wanted:
+            chosen.append(name)
+            if len(chosen) == wanted:
                 break
-        if len(taken) < wanted:
+        if len(chosen) < wanted:
             left = max(0.0, self.racks[full] - self.rack_w(full))
             return Lack(
                 "rack",
                 f"power of rack {full}: {format_power(left)} of {format_power(self.racks[full])} are left",
             )
-        more = math.fsum(cost[name] for name in taken)
+        more = math.fsum(cost[name] for name in chosen)
         if more > 0 and self.total_w + more > budget_w + EPSILON_W:
             left = max(0.0, budget_w - self.total_w)
             return Lack(
                 "power",
                 f"power: it needs {format_power(more)}, {format_power(left)} of {format_power(budget_w)} are left",
             )
-        return tuple(self.part(spec, name) for name in sorted(taken, key=order.__getitem__))
+        return tuple(self.part(spec, name) for name in sorted(chosen, key=order.__getitem__))
 
-    def _nodes_lacking(self, spec: Spec, wanted: int, there: list[str], good: list[str]) -> str:
+    def _nodes_lacking(self, spec: Spec, wanted: int, present: list[str], good: list[str]) -> str:
         if spec.hosts:
             names = [name for name in spec.hosts if name not in good]
-            silent = [name for name in names if name not in there]
+            silent = [name for name in names if name not in present]
             some = ", ".join(names[:5]) + (" …" if len(names) > 5 else "")
             verb = "which do not answer" if len(silent) == len(names) else "which are in use"
             return f"nodes {some}, {verb}"
-        lost = len(self.nodes) - len(there)
-        beside = f"; {lost} do not answer" if lost else ""
+        lost = len(self.nodes) - len(present)
+        silent_too = f"; {lost} nodes do not answer" if lost else ""
         of_each = [f"{spec.cores} cores"] if spec.cores else []
         of_each += [format_size(spec.memory_bytes)] if spec.memory_bytes else []
         of_each += [f"{spec.disks} disks"] if spec.disks else []
         of_each += [f"{spec.nics} NICs"] if spec.nics else []
         what = f"with {', '.join(of_each)} free" if of_each else "that are free"
-        return f"nodes: {wanted} {what}, there are {len(good)}{beside}"
+        return f"nodes: needs {wanted} {what}, {len(good)} available{silent_too}"
 
     def part(self, spec: Spec, node: str) -> Part:
-        """What of a node the job gets: the lowest numbers that are free."""
+        """The part of a node that the job gets: the lowest free numbers."""
         if spec.whole:
             return Part(node)
         has, use = self.nodes[node], self._use.get(node) or _Use()
@@ -233,8 +233,8 @@ class Resources:
             lowest(spec.nics, has.nics, use.nics),
         )
 
-    def there(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        """What a configuration still has of what a job has, which may have been given under another one."""
+    def present(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        """The parts that the configuration still has, of parts that may have been allocated under another one."""
         left = []
         for part in parts:
             has, use = self.nodes.get(part.node), self._use.get(part.node)
@@ -253,11 +253,11 @@ class Resources:
         return tuple(left)
 
     def take(self, job: str, parts: tuple[Part, ...], guaranteed_w: float = 0.0) -> None:
-        """Gives a job these parts. Power is not looked at: find() does.
+        """Allocate these parts to a job. Power is not checked here: find() does.
 
         Raises
         ------
-        Conflict: another has them, or the job has something already.
+        Conflict: another job has the parts, or this job has some already.
         """
         if job in self._held:
             raise Conflict(f"the job {job} has nodes already")
@@ -283,7 +283,7 @@ class Resources:
                 or use.disks & set(part.disks)
                 or use.nics & set(part.nics)
             ):
-                raise Conflict(f"what the job {job} is to have of {part.node} is in use, or not there")
+                raise Conflict(f"the parts of {part.node} for the job {job} are in use, or do not exist")
         if len({part.node for part in parts}) < len(parts):
             raise Conflict(f"the job {job} names a node twice")
         for part in parts:
@@ -300,18 +300,18 @@ class Resources:
         self._held[job] = Held(job, parts, guaranteed_w)
 
     def give_back(self, job: str) -> bool:
-        """False: it had nothing."""
-        held = self._held.pop(job, None)
-        if held is None:
+        """Free a job's resources. False: it had none."""
+        released = self._held.pop(job, None)
+        if released is None:
             return False
-        for part in held.parts:
+        for part in released.parts:
             use = self._use[part.node]
             use.jobs.discard(job)
             if not use.jobs:
                 less = max(self._least[part.node], use.guaranteed_w) - self._least[part.node]
                 del self._use[part.node]
             else:
-                after = use.guaranteed_w - held.guaranteed_w
+                after = use.guaranteed_w - released.guaranteed_w
                 least = self._least[part.node]
                 less = max(least, use.guaranteed_w) - max(least, after)
                 use.guaranteed_w = after

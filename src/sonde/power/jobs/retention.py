@@ -1,4 +1,4 @@
-"""How much users may have stored at a service, and what goes first when it is more. Pure.
+"""The bounds for what users may have stored at a service, and what is removed beyond them. Pure.
 
 Each kind of thing (jobs that wait, jobs that are over, workflows) has a bound for each user and one for all users
 together, in number and in bytes.
@@ -18,7 +18,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True)
 class Bounds:
-    """The most that is stored, of each user and of all users together. Sizes in B."""
+    """The most that is stored, for each user and for all users together. Sizes in B."""
 
     of_user: int
     of_all: int
@@ -32,7 +32,7 @@ def size_of_text(text: str) -> int:
 
 
 class Tally:
-    """How many things each user has stored, and how large they are together."""
+    """The number and total size of each user's stored things."""
 
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
@@ -57,7 +57,7 @@ class Tally:
 
     @property
     def beyond(self) -> bool:
-        """Whether anything is beyond a bound."""
+        """Whether a bound is exceeded."""
         bounds = self.bounds
         return (
             self.number > bounds.of_all
@@ -67,12 +67,12 @@ class Tally:
         )
 
     def surplus(self, removable: Iterable[tuple[str, Key, int]]) -> list[Key]:
-        """Keys of what is to go so that nothing is beyond a bound; [] where nothing is.
+        """Keys of the things to remove so that no bound is exceeded; [] if none is.
 
-        A bound that is exceeded is undercut by an eighth, so that the next thing does not begin this anew. What users
-        have beyond their own bounds goes first, then things of the user who has most.
+        After a bound was exceeded, things are removed until an eighth of it is free, so that the next thing does not
+        start this again. Things beyond a user's own bounds are removed first, then things of the user who has most.
 
-        removable: user, key and size of what may go, the oldest first. The tally stays as it is.
+        removable: user, key and size of the things that may be removed, the oldest first. The tally is not changed.
         """
         bounds = self.bounds
         if not self.beyond:
@@ -117,7 +117,7 @@ def _level(
     those: Mapping[str, Sized],
     enough: Callable[[], bool],
 ) -> None:
-    """Drops things of whoever has most, one after another."""
+    """Remove things of the user who has most, one after another."""
     users = [(-amount(user), user) for user, left in those.items() if left]
     heapq.heapify(users)
     while users and not enough():

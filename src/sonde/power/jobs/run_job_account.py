@@ -1,14 +1,14 @@
-"""Whether a user's account may be used now, as PAM sees it. A program of its own, of the standard library alone.
+"""Whether a user's account may be used now, according to PAM. A program of its own, with the standard library alone.
 
     python -I run_job_account.py SERVICE USER      (exit 0 and `admitted`: it may; 1: it may not, and stdout
                                                says why; 2: no PAM here)
 
-PAM loads modules that the site chose into the process that asks, and they may wait for a directory that does not
-answer: so whoever asks starts this, with a time, and stays what it was. Nobody is authenticated, and no session is
-opened: only the account part of the service's stack is asked, which knows expired accounts, expired passwords,
+PAM loads modules chosen by the site into the process that asks, and they may wait for a directory that does not answer.
+So this program asks PAM, with a time limit, and the caller stays unaffected. It authenticates nobody and opens no
+session: it asks only the account part of the service's stack, which checks expired accounts, expired passwords,
 pam_access, pam_time.
 
-Source: pam(3), pam_acct_mgmt(3); Linux-PAM, libpam.so.0, is loaded where it is there.
+Source: pam(3), pam_acct_mgmt(3); it loads Linux-PAM's libpam.so.0, if present.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ def available() -> bool:
 
 
 def refusal(service: str, user: str) -> str:
-    """Why an account may not be used now, in words; "" where it may, or where there is no PAM.
+    """The reason why an account may not be used now; "" if it may, or if there is no PAM.
 
-    service: whose stack of PAM is asked, a file in /etc/pam.d. What does not answer within 10 s counts as a refusal.
+    service: the PAM service whose stack is asked, a file in /etc/pam.d. No answer within 10 s counts as a refusal.
     """
     if not available():
         return ""
-    words = [sys.executable, "-I", str(Path(__file__)), service, user]
+    command = [sys.executable, "-I", str(Path(__file__)), service, user]
     child = subprocess.Popen(
-        words,
+        command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -53,18 +53,18 @@ def refusal(service: str, user: str) -> str:
         errors="replace",
     )
     try:
-        said, _ = child.communicate(timeout=LONGEST_S)
+        output, _ = child.communicate(timeout=LONGEST_S)
     except subprocess.TimeoutExpired:
         child.kill()
         with suppress(
             subprocess.TimeoutExpired
-        ):  # one that waits for a dead file server ends when that answers
+        ):  # a process that waits for a dead file server ends when the server answers
             child.wait(1)
         return f"PAM's service '{service}' gave no answer within {LONGEST_S:g} s"
-    # A module that ends the program, or a Python that cannot begin it, has an exit status too.
-    if child.returncode == ADMITTED and said.splitlines()[-1:] == [WORD]:
+    # A module that ends the program, or a Python that cannot start it, also gives an exit status.
+    if child.returncode == ADMITTED and output.splitlines()[-1:] == [WORD]:
         return ""
-    return said.strip()[:300] or f"PAM's service '{service}' ended with status {child.returncode}"
+    return output.strip()[:300] or f"PAM's service '{service}' exited with status {child.returncode}"
 
 
 _TALK = ctypes.CFUNCTYPE(
@@ -77,7 +77,7 @@ class _Conversation(ctypes.Structure):
 
 
 def _silent(_count: int, _messages: int, _responses: object, _data: int) -> int:
-    return _CONV_ERR  # nobody is there who could answer
+    return _CONV_ERR  # nobody is present who could answer a prompt
 
 
 def main(service: str, user: str) -> int:

@@ -1,9 +1,9 @@
 """The job manager: starts jobs on their nodes, sees them end, meters what they draw, and steers them to their targets.
 
-A job lives by its keeper (run_job_shim.py), a process of its own: the job manager may be killed, and finds it again
-by its number and the time it began. Of each job there is on disk, in a folder of its own: start.json and job.json
-before its keeper begins; keeper.json before the keeper is told to start anything; `begun` and exit.json by the keeper.
-So each instant tells whether it runs, ran, or never did.
+Each job has a job shim (run_job_shim.py), a process of its own. The job manager may be killed; it finds the shim again
+by its process id and its start time. Each job has a folder on disk. start.json and job.json are written before the shim
+starts; keeper.json is written before the shim may start any command; the shim writes `begun` and exit.json. So at each
+instant the folder shows whether the job runs, ran, or never did.
 """
 
 from __future__ import annotations
@@ -36,53 +36,55 @@ from sonde.core.owned_files import write_whole
 from sonde.core.processes import began, signal_one
 from sonde.power.jobs import job_start, jobs, run_job_account, run_jobs_bus, run_proof
 from sonde.power.jobs.job_target import Meter, Steering, Turns, asks_for_something, of_job, shares
-from sonde.power.jobs.jobs import ENDED, FAILED, RUNNING, STOPPING, Part, Run, Spec, Target, said
+from sonde.power.jobs.jobs import ENDED, FAILED, RUNNING, STOPPING, Part, Run, Spec, Target, to_plain
 from sonde.power.jobs.retention import Bounds, Tally
-from sonde.power.jobs.run_job_shim import end_group, kept
+from sonde.power.jobs.run_job_shim import end_group, write_durably
 from sonde.power.jobs.run_job_turns import Progress, TurnReader
 from sonde.power.stack import run_bus, run_state
 from sonde.power.stack.config import Stack
-from sonde.power.stack.run_events import Ending, line, notify, until_told
+from sonde.power.stack.run_events import Ending, line, notify, until_ended
 from sonde.power.stack.telemetry import JOB, NAN, NODE, known
 
 if TYPE_CHECKING:
     from sonde.bus.client import Bus, Client, Reader, Writer
 
 NAME = "job-manager"
-KEEPER = Path(__file__).with_name("run_job_shim.py")
-NODE_S = 1.0  # to ask a node
-ASKING = 8  # nodes at a time
-SILENT_S = 30.0  # a node that gave no answer is not asked again for so long, unless it is heard
-KEEPER_S = 20.0  # what a keeper has beyond a job's grace to end it and to say so
+SHIM = Path(__file__).with_name("run_job_shim.py")
+NODE_S = 1.0  # timeout of a request to a node
+ASKING = 8  # nodes that are asked at the same time
+SILENT_S = (
+    30.0  # a node that gave no answer is asked again after this time, or when a message from it arrives
+)
+SHIM_S = 20.0  # time that a shim has beyond a job's grace to end it and to write the result
 SWEEP_S = 600.0
 OVER = Bounds(of_user=5_000, of_all=20_000, size_of_user=32 << 20, size_of_all=128 << 20)
-"""Jobs that are over. Beyond this the oldest are removed before `keep` is over, with what they wrote into their folder.
-Their output counts as their user's own, by the file system's quotas, and not here.
+"""Bounds for jobs that are over. Beyond them the oldest jobs are removed before `keep` has passed, with what they wrote
+into their folder. Their output belongs to their user and counts against the quotas of the file system, not here.
 """
-NO_ROOM = "no more jobs that are over are stored: docs/reference/power-jobs.md says how many"
+NO_ROOM = "jobs that are over exceeded the storage limit: see docs/reference/power-jobs.md for the limits"
 GONE = ".gone-"  # folders that are being removed; no job has such a name
 SUBGROUP = (
-    "sonde-manager"  # DelegateSubgroup= of the unit: the manager's own cgroup, beside those of its jobs
+    "sonde-manager"  # DelegateSubgroup= of the unit: the manager's own cgroup, next to those of its jobs
 )
 LIMITS = {"pids": "pids.max", "memory": "memory.max"}  # controllers, and their files
 _DAMAGE = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
-LEAST_UID = 1000  # below are accounts of the system: UID_MIN of login.defs(5) as distributions set it
+LEAST_UID = 1000  # lower numbers are system accounts: UID_MIN of login.defs(5) as distributions set it
 
 
 class Settings:
-    """[job-manager] of the configuration."""
+    """The section [job-manager] of the configuration."""
 
     def __init__(self, path: str) -> None:
-        told = run_bus._power.load_config(path)["job_manager"]
-        self.state = Path(told["state"])
-        self.launcher = tuple(str(word) for word in told["launcher"])
-        self.grace_s, self.report_s = float(told["grace_s"]), float(told["report_s"])
-        self.keep_s = float(told["keep_s"])
-        self.users = tuple(str(user) for user in told["users"])
-        # Defaults of a module that was built before these keys were.
-        self.pam_service = str(told.get("pam_service", "login"))
-        self.max_tasks = int(told.get("max_tasks", 10000))
-        self.max_memory_b = int(told.get("max_memory_bytes", 0))
+        section = run_bus._power.load_config(path)["job_manager"]
+        self.state = Path(section["state"])
+        self.launcher = tuple(str(word) for word in section["launcher"])
+        self.grace_s, self.report_s = float(section["grace_s"]), float(section["report_s"])
+        self.keep_s = float(section["keep_s"])
+        self.users = tuple(str(user) for user in section["users"])
+        # Defaults for a module that was built before these keys existed.
+        self.pam_service = str(section.get("pam_service", "login"))
+        self.max_tasks = int(section.get("max_tasks", 10000))
+        self.max_memory_b = int(section.get("max_memory_bytes", 0))
 
 
 def boot() -> str:
@@ -96,31 +98,31 @@ def _readable(fd: int) -> bool:
 
 
 def own_group() -> Path | None:
-    """The cgroup (version 2) of this process; None if it has no such cgroup, or may not make others in it."""
+    """The cgroup (version 2) of this process; None if it has no such cgroup, or may not create others in it."""
     try:
         mounts = kernel_lines(Path("/proc/self/mountinfo"))
         groups = kernel_lines(Path("/proc/self/cgroup"))
     except OSError:
         return None
-    # proc_pid_mountinfo(5): the fourth field is what of the file system is mounted, the fifth where; its type is behind
-    # " - ".
+    # proc_pid_mountinfo(5): the fourth field is the mounted part of the file system, the fifth is where it is
+    # mounted; its type follows " - ".
     at = [line.split(" ")[3:5] for line in mounts if line.partition(" - ")[2].startswith("cgroup2 ")]
     within = [line.removeprefix("0::") for line in groups if line.startswith("0::")]
     for root, mount in at:
         for path in within:
             inside = Path(path).relative_to(root) if Path(path).is_relative_to(root) else Path()
             group = Path(mount) / inside
-            if (group / "cgroup.kill").exists() or inside == Path():  # the root of all has no cgroup.kill
-                # Beside the manager, and not below it: who has processes of its own cannot give limits to others.
+            if (group / "cgroup.kill").exists() or inside == Path():  # the root cgroup has no cgroup.kill
+                # Next to the manager, not below it: a cgroup with processes of its own cannot set limits for others.
                 group = group.parent if group.name == SUBGROUP else group
                 return group if os.access(group, os.W_OK) else None
     return None
 
 
 def share_limits(own: Path) -> None:
-    """Has the kernel keep limits for cgroups in ours, where it can: in a unit with DelegateSubgroup (systemd 254).
+    """Enable the controllers for cgroups in ours, where possible: in a unit with DelegateSubgroup (systemd 254).
 
-    Source: cgroups(7), cgroup.subtree_control; a group that has processes itself gets EBUSY.
+    Source: cgroups(7), cgroup.subtree_control; a cgroup that has processes itself gets EBUSY.
     """
     for controller in LIMITS:
         with suppress(OSError):
@@ -128,9 +130,9 @@ def share_limits(own: Path) -> None:
 
 
 def make_group(job: str, limits: Mapping[str, int] | None = None) -> str:
-    """A cgroup for a job, in ours; "": none can be made here, and a job is known by its processes' parents alone.
+    """A new cgroup for a job in ours; "" where none can be created: then only their parents identify a job's processes.
 
-    limits: by file of it (pids.max, memory.max in B), where the kernel keeps them; 0: none.
+    limits: value by file of the cgroup (pids.max, memory.max in B), where the kernel enforces it; 0: no limit.
     """
     if (own := own_group()) is None:
         return ""
@@ -150,22 +152,22 @@ def make_group(job: str, limits: Mapping[str, int] | None = None) -> str:
 
 
 def guards(settings: Settings) -> dict[str, bool]:
-    """What is between jobs and the manager here: for the event `ready`. pam: accounts are asked for; limits: the kernel
-    keeps a job's limits as a whole, and not only a user's number of tasks.
+    """The protections between jobs and the manager, for the event `ready`. pam: PAM checks the accounts. limits: the
+    kernel enforces a limit for each job, and not only for the number of a user's tasks.
     """
     own = own_group()
     if own is not None:
         share_limits(own)
-    kept_there = (own / "cgroup.subtree_control").read_text().split() if own is not None else []
+    controllers = (own / "cgroup.subtree_control").read_text().split() if own is not None else []
     return {
         "cgroups": own is not None,
-        "limits": set(LIMITS) <= set(kept_there),
+        "limits": set(LIMITS) <= set(controllers),
         "pam": bool(settings.pam_service) and run_job_account.available(),
     }
 
 
 def _removed(cgroup: str) -> bool:
-    """Whether a job's cgroup is no more; False: something of the job is still there, or just ending."""
+    """Whether a job's cgroup no longer exists; False: some process of the job still runs, or is ending."""
     try:
         os.rmdir(cgroup)
     except FileNotFoundError:
@@ -176,7 +178,9 @@ def _removed(cgroup: str) -> bool:
 
 
 def _end_orphans(folder: Path, cgroup: str = "") -> None:
-    """Ends what is left of a job whose keeper was killed: its commands ended with that, but not what they had begun."""
+    """End what is left of a job whose shim was killed: its commands ended with the shim, but not the processes they
+    started.
+    """
     end_group(cgroup)
     mark = f"\0SONDE_JOB_PROGRESS={folder}/progress.".encode()
 
@@ -192,12 +196,12 @@ def _end_orphans(folder: Path, cgroup: str = "") -> None:
 
 
 def _digest(spec: Spec) -> str:
-    """Distinguishes a job from another one of its name: its command and its user."""
+    """Distinguishes a job from another one of the same name: its command and its user."""
     return hashlib.sha256(json.dumps([spec.command, spec.user]).encode()).hexdigest()
 
 
 class Job:
-    """One job of this manager."""
+    """A job of this manager."""
 
     def __init__(self, folder: Path, spec: Spec, parts: tuple[Part, ...]) -> None:
         self.folder, self.spec, self.parts = folder, spec, parts
@@ -212,10 +216,10 @@ class Job:
         self.progress = Progress(folder, len(parts))
         self.steering: Steering | None = None
         self.cgroup = ""
-        self.kill_at_s = math.inf  # from then on its keeper, which should have ended it, is ended itself
-        self.told = ""  # the state that telemetry told last
+        self.kill_at_s = math.inf  # from then on the shim, which should have ended the job, is killed itself
+        self.published = ""  # the state in the last telemetry sample
         self.forgotten = False
-        self.counted_b = -1  # as it counts among those that are over; -1: it is not over
+        self.counted_b = -1  # its size in the count of jobs that are over; -1: it is not over
 
     @property
     def over(self) -> bool:
@@ -249,75 +253,75 @@ class Job:
 
 
 def _job_text(job: Job) -> str:
-    return json.dumps({"spec": said(job.spec), "parts": said(job.parts), "digest": job.digest})
+    return json.dumps({"spec": to_plain(job.spec), "parts": to_plain(job.parts), "digest": job.digest})
 
 
 def _object(path: Path) -> dict[str, Any]:
-    """{} for a file that is not there, or does not hold an object."""
+    """The JSON object in a file; {} if the file is missing or holds no object."""
     try:
-        told = json.loads(path.read_text("utf-8"))
+        read = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return read if isinstance(read, dict) else {}
 
 
 def stored_job(folder: Path) -> tuple[Job, dict[str, Any], list[str]] | None:
-    """The job of a folder, what is known of its keeper, and what of the rest is damaged; None: it never had a keeper.
+    """The job of a folder, the stored data of its shim, and what else is damaged; None if it never had a shim.
 
-    A job is followed without its target, its cgroup or what its meter said: it may run.
+    The manager follows the job without its target, its cgroup or its meter if these files are damaged: the job may run.
 
     Raises
     ------
     ValueError  job.json or keeper.json is not what was written there.
     """
-    told = _object(folder / "job.json")
+    stored = _object(folder / "job.json")
     try:
-        job = Job(folder, Spec.of(told["spec"]), tuple(Part.of(part) for part in told["parts"]))
+        job = Job(folder, Spec.of(stored["spec"]), tuple(Part.of(part) for part in stored["parts"]))
     except _DAMAGE:
-        raise ValueError(f"{folder}/job.json is not what was written") from None
-    job.digest = str(told.get("digest") or job.digest)
+        raise ValueError(f"{folder}/job.json is damaged") from None
+    job.digest = str(stored.get("digest") or job.digest)
     if job.spec.job != folder.name:
-        raise ValueError(f"{folder}/job.json is of another job")
+        raise ValueError(f"{folder}/job.json belongs to another job")
     path = folder / "keeper.json"
     if not path.exists():
         return None
-    keeper = _object(path)
+    shim = _object(path)
     try:
-        job.started_ns, job.pid = int(keeper["at_ns"]), int(keeper["pid"])
-        began_at = keeper["began"] if keeper["boot"] else 0
+        job.started_ns, job.pid = int(shim["at_ns"]), int(shim["pid"])
+        began_at = shim["began"] if shim["boot"] else 0
         if not (0 < job.pid < 1 << 31 and isinstance(began_at, int) and began_at > 0):
             raise ValueError
     except _DAMAGE:
-        raise ValueError(f"{path} is not what was written") from None
+        raise ValueError(f"{path} is damaged") from None
     damaged = []
-    for name, take in (("target", _take_target), ("start", _take_cgroup), ("meter", _take_meter)):
+    for name, load in (("target", _load_target), ("start", _load_cgroup), ("meter", _load_meter)):
         path = folder / f"{name}.json"
         try:
             if path.exists():
-                if not (told := _object(path)):
+                if not (stored := _object(path)):
                     raise ValueError
-                take(job, told)
+                load(job, stored)
         except _DAMAGE:
-            damaged.append(f"{path} is not what was written: the job goes on without it")
-    return job, keeper, damaged
+            damaged.append(f"{path} is damaged: the job runs on without it")
+    return job, shim, damaged
 
 
-def _take_target(job: Job, told: dict[str, Any]) -> None:
-    job.target = Target.of(told)
+def _load_target(job: Job, stored: dict[str, Any]) -> None:
+    job.target = Target.of(stored)
 
 
-def _take_cgroup(job: Job, told: dict[str, Any]) -> None:
-    job.cgroup = str(told.get("cgroup", ""))
+def _load_cgroup(job: Job, stored: dict[str, Any]) -> None:
+    job.cgroup = str(stored.get("cgroup", ""))
 
 
-def _take_meter(job: Job, told: dict[str, Any]) -> None:
-    energy_j = float(told.get("energy_j", 0.0))
-    job.meter.at_j = {str(node): float(value) for node, value in told.get("at_j", {}).items()}
+def _load_meter(job: Job, stored: dict[str, Any]) -> None:
+    energy_j = float(stored.get("energy_j", 0.0))
+    job.meter.at_j = {str(node): float(value) for node, value in stored.get("at_j", {}).items()}
     job.meter.energy_j = energy_j
 
 
 def grace_of(folder: Path) -> float:
-    """s that a job which is being stopped has, as its folder says; 0: it does not say."""
+    """The grace period of a job that is being stopped, s, as stored in its folder; 0: not stored."""
     try:
         grace = known(_object(folder / "stop.json").get("grace_s"))
     except _DAMAGE:
@@ -326,7 +330,7 @@ def grace_of(folder: Path) -> float:
 
 
 class JobManager:
-    """Jobs, for requests in threads of the bus and for one thread that looks after them."""
+    """All jobs; threads of the bus handle requests, and one thread supervises the jobs."""
 
     def __init__(self, stack: Stack, settings: Settings) -> None:
         self.stack, self.settings = stack, settings
@@ -335,36 +339,36 @@ class JobManager:
         self.limits = {node.name: node for node in stack.nodes}
         self._events: list[bytes] = []
         self._reader = TurnReader()
-        self._groups: set[str] = set()  # of jobs that are over, in which something was still ending
+        self._groups: set[str] = set()  # cgroups of jobs that are over, in which a process was still ending
         self._poll = select.poll()
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._poll.register(self._wake, select.POLLIN)
         self._swept_s = -math.inf
-        # Not a name that a job can have: each has a folder beside it.
+        # A job cannot have this name; each job has a folder next to it.
         self._lock = run_state.held(settings.state, NAME, 0o711, lock=".lock")
         self._over = Tally(OVER)
-        self.removed = 0  # jobs that are over, removed before their time, for lack of room
+        self.removed = 0  # number of jobs that were removed early for lack of room
         for folder in sorted(settings.state.iterdir()):
-            if folder.name.startswith(GONE):  # of a manager that was killed meanwhile
+            if folder.name.startswith(GONE):  # left by a manager that was killed meanwhile
                 self._remove([folder])
             elif (folder / "job.json").is_file():
                 self._find(folder)
         self._remove(self._surplus())
 
-    # ---- what is asked
+    # ---- requests
 
-    def told(self, body: dict[str, Any]) -> dict[str, Any]:
+    def query(self, body: dict[str, Any]) -> dict[str, Any]:
         job = str(body["job"])
         with self.mutex:
             if not job:
-                return {"runs": [said(one.run()) for one in self.jobs.values() if not one.forgotten]}
+                return {"runs": [to_plain(one.run()) for one in self.jobs.values() if not one.forgotten]}
             return self._answer(self._job(job))
 
     def order(self, body: dict[str, Any]) -> dict[str, Any]:
         """Raises Refused."""
         run_jobs_bus.check_proof(self.stack.users, jobs.JOB_SET, body)
         job = str(body["job"]) or str(body["spec"]["job"])
-        # Asked before anything is held: a directory that PAM asks may not answer for a while.
+        # Asked before the lock is taken: a directory that PAM asks may not answer for a while.
         refusal = self._not_admitted(str(body["spec"]["user"])) if body["order"] == "START_JOB" else ""
         with self.mutex:
             try:
@@ -378,7 +382,7 @@ class JobManager:
                         self._stop(one, known(body["grace_s"]), str(body["reason"]))
                     case "SET_TARGET":
                         one.target = Target.of(body["target"])
-                        kept(one.folder / "target.json", json.dumps(asdict(one.target)))
+                        write_durably(one.folder / "target.json", json.dumps(asdict(one.target)))
                         self._aim(one)
                     case _:
                         if not one.over:
@@ -386,7 +390,7 @@ class JobManager:
                                 "wrong_state", f"job '{job}' is {one.state}: it is not over"
                             )
                         one.forgotten = True
-                        kept(one.folder / "forgotten", f"{time.time_ns()}\n")
+                        write_durably(one.folder / "forgotten", f"{time.time_ns()}\n")
                 return self._answer(one)
             except UsageError as error:
                 raise run_jobs_bus.refused(error.code.removeprefix("power."), error.what) from None
@@ -401,7 +405,7 @@ class JobManager:
 
     @staticmethod
     def _answer(job: Job) -> dict[str, Any]:
-        return {"runs": [said(job.run())]}
+        return {"runs": [to_plain(job.run())]}
 
     # ---- starting
 
@@ -419,15 +423,16 @@ class JobManager:
         who = self._user(spec.user)
         grace = spec.grace_s if spec.grace_s > 0 else self.settings.grace_s
         folder = self.settings.state / spec.job
-        shutil.rmtree(folder, ignore_errors=True)  # what began nothing
-        folder.mkdir(mode=0o711)  # its user goes through to the files that are its own
+        shutil.rmtree(folder, ignore_errors=True)  # of a job that started nothing
+        folder.mkdir(mode=0o711)  # the job's user passes through to its own files
         job = Job(folder, spec, parts)
         begins = job_start.starts(spec, parts, self.settings.launcher, os.environ, str(folder), grace)
         own: dict[str, Any] = {"uid": None}
-        # What the job writes into a folder that is ours. Nothing of a name that it chose: it could be one of ours.
-        made = [f"{folder}/progress.{index}" for index in range(len(parts))]
-        made += [] if spec.output else [begin.output for begin in begins]
-        for path in made:
+        # The files that the job writes in our folder. The user chooses none of their names: a name could be one of
+        # ours.
+        files = [f"{folder}/progress.{index}" for index in range(len(parts))]
+        files += [] if spec.output else [begin.output for begin in begins]
+        for path in files:
             fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             if who is not None:
                 os.fchown(fd, who.pw_uid, who.pw_gid)
@@ -441,14 +446,14 @@ class JobManager:
         )
         own |= {"cgroup": job.cgroup, "max_tasks": most}
         plan = {**own, "limit_s": spec.limit_s, "grace_s": grace, "starts": [asdict(one) for one in begins]}
-        kept(folder / "start.json", json.dumps(plan))
-        kept(folder / "job.json", _job_text(job))
-        # A word to stop that comes before the keeper listens waits for it.
+        write_durably(folder / "start.json", json.dumps(plan))
+        write_durably(folder / "job.json", _job_text(job))
+        # A SIGTERM that comes before the shim handles it stays pending.
         masked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
         try:
             with (folder / "keeper.log").open("ab") as log:
                 process = subprocess.Popen(
-                    [sys.executable, "-I", str(KEEPER), str(folder)],
+                    [sys.executable, "-I", str(SHIM), str(folder)],
                     stdin=subprocess.PIPE,
                     stdout=log,
                     stderr=log,
@@ -464,8 +469,9 @@ class JobManager:
                 "boot": boot(),
                 "at_ns": time.time_ns(),
             }
-            kept(folder / "keeper.json", json.dumps(mark))
-            # From here on it counts as begun: whatever happens to us, it is looked for by this number.
+            write_durably(folder / "keeper.json", json.dumps(mark))
+            # From here on the job counts as begun: whatever happens to the manager, the next one looks for this
+            # process id.
             process.stdin.write(b"g")
             process.stdin.close()
         except OSError:
@@ -476,7 +482,7 @@ class JobManager:
             if not (folder / "begun").exists():
                 shutil.rmtree(
                     folder, ignore_errors=True
-                )  # else it would be found again, as a run that failed
+                )  # otherwise the next manager would find it as a run that failed
             raise
         job.process, job.pid = process, process.pid
         self._hold(job)
@@ -488,10 +494,10 @@ class JobManager:
         return job
 
     def _user(self, user: str) -> pwd.struct_passwd | None:
-        """Whose rights a job gets; None: ours. Raises UsageError  power.not_allowed.
+        """The account whose rights a job gets; None: the manager's own. Raises UsageError  power.not_allowed.
 
-        By number, since several accounts may have one: a second one of root's is root. Accounts of services, which have
-        keys and sockets of their own, are named in the configuration or have no jobs.
+        The check is by number, since several names may share one: a second name of uid 0 is root. Accounts of services
+        have keys and sockets of their own; they get jobs only if the configuration names them.
         """
         own, root = run_state.own_user(), os.geteuid() == 0
         allowed = self.settings.users
@@ -505,7 +511,7 @@ class JobManager:
             whose = ", ".join(allowed) if allowed else people if root else own
             raise UsageError(
                 "power.not_allowed",
-                f"jobs of user '{user}' are not started; jobs are of: {whose}",
+                f"jobs of user '{user}' are not allowed; allowed users: {whose}",
                 f"an administrator may name it in 'users' of [{NAME}]",
             )
         if found.pw_uid == os.geteuid():
@@ -515,17 +521,17 @@ class JobManager:
         return found
 
     def _not_admitted(self, user: str) -> str:
-        """Why PAM does not let an account be used now; "": it does, or is not asked."""
+        """The reason why PAM refuses an account now; "" if PAM admits it or is not asked."""
         if not self.settings.pam_service:
             return ""
         try:
             who = self._user(user)
         except UsageError:
-            return ""  # said when it is started
+            return ""  # the start of the job reports it
         return run_job_account.refusal(self.settings.pam_service, who.pw_name) if who is not None else ""
 
     def _hold(self, job: Job) -> None:
-        """So that its end wakes us. A keeper that is gone by now is found at the next look."""
+        """Watch the shim, so that its end wakes this thread. The next look finds a shim that is gone by now."""
         with suppress(OSError):
             job.pidfd = os.pidfd_open(job.pid)
             self._poll.register(job.pidfd, select.POLLIN)
@@ -535,7 +541,7 @@ class JobManager:
             job.steering = None
             return
         limits = [self.limits[node] for node in job.nodes if node in self.limits]
-        if not limits:  # all of them were taken out of the configuration since
+        if not limits:  # the configuration no longer has any of its nodes
             job.steering = None
             return
         most = job.spec.demand_w or min(one.max_w for one in limits)
@@ -553,30 +559,31 @@ class JobManager:
         if found is None:
             shutil.rmtree(
                 folder, ignore_errors=True
-            )  # nothing of it was begun, and nobody was told that it was
+            )  # no command was started, and nobody got the answer that one was
             return
-        job, keeper, damaged = found
+        job, shim, damaged = found
         self._events += [line("trouble", code="power.damaged", what=what) for what in damaged]
         job.forgotten = (folder / "forgotten").exists()
         self.jobs[job.spec.job] = job
-        alive = keeper["boot"] == boot() and began(job.pid) == keeper["began"]
+        alive = shim["boot"] == boot() and began(job.pid) == shim["began"]
         if alive:
             self._hold(job)
-        if alive and job.pidfd >= 0 and began(job.pid) == keeper["began"]:
+        if alive and job.pidfd >= 0 and began(job.pid) == shim["began"]:
             job.state = STOPPING if (folder / "stop.json").exists() else RUNNING
             if job.state == STOPPING:
-                job.kill_at_s = time.monotonic() + grace_of(folder) + KEEPER_S
-                self._signal(job)  # who wrote that may have been killed before it said so; twice does no harm
+                job.kill_at_s = time.monotonic() + grace_of(folder) + SHIM_S
+                # The manager that wrote it may have been killed before it sent the signal; a second one does no harm.
+                self._signal(job)
             self._aim(job)
             self._events.append(
                 line("job", job=job.spec.job, state=job.state, user=job.spec.user, why="found again")
             )
             return
         self._let_go(job)
-        job.told = "known" if job.forgotten else ""
+        job.published = "known" if job.forgotten else ""
         self._settle(job)
 
-    # ---- the end
+    # ---- ending jobs
 
     def _stop(self, job: Job, grace_s: float, reason: str) -> None:
         if job.over or job.state == STOPPING:
@@ -584,9 +591,9 @@ class JobManager:
         grace = (
             grace_s if grace_s > 0 else job.spec.grace_s if job.spec.grace_s > 0 else self.settings.grace_s
         )
-        kept(job.folder / "stop.json", json.dumps({"grace_s": grace, "reason": reason}))
+        write_durably(job.folder / "stop.json", json.dumps({"grace_s": grace, "reason": reason}))
         job.state = STOPPING
-        job.kill_at_s = time.monotonic() + grace + KEEPER_S
+        job.kill_at_s = time.monotonic() + grace + SHIM_S
         self._signal(job)
         self._say(job)
 
@@ -603,50 +610,50 @@ class JobManager:
             job.pidfd = -1
 
     def _settle(self, job: Job) -> None:
-        """Its keeper is gone: how it ended, as the keeper wrote it."""
+        """Take over the result of a job whose shim is gone, as the shim wrote it."""
         job.steering = None
         try:
             lost = job.folder / "lost.json"
-            told = json.loads((lost if lost.exists() else job.folder / "exit.json").read_text("utf-8"))
-            job.ended_ns, job.exit_status = int(told["ended_ns"]), int(told["exit_status"])
-            job.signal, job.reason = int(told["signal"]), str(told["why"])
+            result = json.loads((lost if lost.exists() else job.folder / "exit.json").read_text("utf-8"))
+            job.ended_ns, job.exit_status = int(result["ended_ns"]), int(result["exit_status"])
+            job.signal, job.reason = int(result["signal"]), str(result["why"])
             job.state = FAILED if lost.exists() else ENDED
-            if told["left"]:
-                job.reason += f"; {told['left']} of its processes could not be ended"
+            if result["left"]:
+                job.reason += f"; {result['left']} of its processes could not be ended"
         except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
             job.ended_ns, job.state = time.time_ns(), FAILED
             begun = (job.folder / "begun").exists()
             job.reason = (
-                "its keeper was killed, or the machine stopped: how it ended is not known"
+                "its job shim was killed, or the machine stopped: the job's exit status is unknown"
                 if begun
-                else "its keeper was killed before it started anything"
+                else "its job shim was killed before it started anything"
             )
             _end_orphans(job.folder, job.cgroup)
-            told = {"ended_ns": job.ended_ns, "exit_status": -1, "signal": 0, "why": job.reason, "left": 0}
+            result = {"ended_ns": job.ended_ns, "exit_status": -1, "signal": 0, "why": job.reason, "left": 0}
             with suppress(OSError):
-                kept(job.folder / "lost.json", json.dumps(told))
+                write_durably(job.folder / "lost.json", json.dumps(result))
         self._emptied(job.cgroup)
         self._shrink(job)
         self._say(job)
 
     def _shrink(self, job: Job) -> None:
-        """Removes what a job that is over needs no more: its environment, and all but the beginning of its command, in
-        memory and in its folder.
+        """Remove what a job that is over no longer needs, in memory and in its folder: its environment, and all but the
+        beginning of its command.
         """
         if job.counted_b >= 0:
             return
         if (spec := job.spec.trimmed) != job.spec or (job.folder / "start.json").exists():
             job.spec = spec
-            with suppress(OSError):  # the next start finds it, and does it
+            with suppress(OSError):  # the next start repeats it
                 write_whole(job.folder / "job.json", _job_text(job).encode(), 0o600, sync=True)
                 (job.folder / "start.json").unlink(missing_ok=True)
-                if job.cgroup in self._groups:  # after a restart it is still to be removed
+                if job.cgroup in self._groups:  # after a restart it must still be removed
                     write_whole(job.folder / "start.json", json.dumps({"cgroup": job.cgroup}).encode(), 0o600)
         job.counted_b = job.spec.size_b + jobs.size_of_parts(job.parts)
         self._over.add(job.spec.user, job.counted_b)
 
     def _surplus(self) -> list[Path]:
-        """Forgets jobs that have no room any more. Returns folders that are to be removed."""
+        """Forget the oldest jobs that exceed the bounds. Returns the folders to remove."""
         gone = self._over.surplus((job.spec.user, job.spec.job, job.counted_b) for job in self._oldest())
         if gone:
             self.removed += len(gone)
@@ -658,12 +665,12 @@ class JobManager:
         return [self._forget(name) for name in gone]
 
     def _oldest(self) -> Iterator[Job]:
-        """Jobs that may be removed: the scheduler has noted their end."""
+        """Jobs that may be removed: the scheduler has recorded their end."""
         those = [job for job in self.jobs.values() if job.over and job.forgotten]
         yield from sorted(those, key=lambda job: job.ended_ns)
 
     def _forget(self, name: str) -> Path:
-        """Returns its folder, by another name: its own may be another job's from now on."""
+        """Rename the job's folder and return its new path: the old name may belong to another job from now on."""
         job = self.jobs.pop(name)
         self._over.add(job.spec.user, -job.counted_b, -1)
         to = self.settings.state / f"{GONE}{secrets.token_hex(8)}"
@@ -674,41 +681,41 @@ class JobManager:
 
     @staticmethod
     def _remove(folders: Iterable[Path]) -> None:
-        """With no lock held: they may be thousands."""
+        """Remove folders. No lock is held: there may be thousands."""
         for folder in folders:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _emptied(self, cgroup: str) -> None:
-        """Removes a job's cgroup, now or when the last of its processes is gone."""
+        """Remove a job's cgroup, now or when the last of its processes is gone."""
         if cgroup and not _removed(cgroup):
             self._groups.add(cgroup)
 
     def _say(self, job: Job) -> None:
-        if job.told not in (job.state, "known"):
-            job.told = job.state
+        if job.published not in (job.state, "known"):
+            job.published = job.state
             why = {"why": job.reason} if job.reason else {}
             status = {"exit_status": job.exit_status, "signal": job.signal} if job.over else {}
             self._events.append(
                 line("job", job=job.spec.job, state=job.state, user=job.spec.user, **status, **why)
             )
 
-    # ---- looking after them
+    # ---- supervision
 
     def wake(self) -> None:
         os.eventfd_write(self._wake, 1)
 
     def wait(self, seconds: float) -> None:
-        """Until a keeper is gone, somebody called wake(), or the time is over."""
+        """Wait until a shim is gone, wake() is called, or the time is over."""
         self._poll.poll(max(0.0, seconds) * 1000)
         with suppress(BlockingIOError):
             os.eventfd_read(self._wake)
 
-    def tell(self, event: bytes) -> None:
+    def add_event(self, event: bytes) -> None:
         with self.mutex:
             self._events.append(event)
 
     def look(self) -> tuple[list[bytes], list[Job]]:
-        """Events, and jobs that are over since the last look."""
+        """Check all jobs. Returns events, and the jobs that are over since the last call."""
         over = []
         with self.mutex:
             for job in self.jobs.values():
@@ -717,7 +724,7 @@ class JobManager:
                 if time.monotonic() > job.kill_at_s and job.pidfd >= 0:
                     with suppress(
                         OSError
-                    ):  # then the job's processes die with it, and what they left is looked for
+                    ):  # then the job's processes die with it, and the next look searches for leftovers
                         signal.pidfd_send_signal(job.pidfd, signal.SIGKILL)
                 if job.process is not None:
                     gone = job.process.poll() is not None
@@ -738,19 +745,19 @@ class JobManager:
         self._remove(gone)
 
     def meter(self, node: str, counter_j: float, power_w: float) -> None:
-        """What a node told."""
+        """Record a node's energy counter and power."""
         with self.mutex:
-            there = [job for job in self.jobs.values() if not job.over and node in job.nodes]
-            if not there:
+            present = [job for job in self.jobs.values() if not job.over and node in job.nodes]
+            if not present:
                 return
             cores = {
                 job.spec.job: 0 if part.whole else len(part.cores)
-                for job in there
+                for job in present
                 for part in job.parts
                 if part.node == node
             }
             share = shares({node: cores})[node]
-            for job in there:
+            for job in present:
                 after_s = max(0.0, (time.time_ns() - job.started_ns) / 1e9)
                 job.meter.take(node, counter_j, power_w, share[job.spec.job], after_s)
 
@@ -764,11 +771,13 @@ class JobManager:
     @staticmethod
     def _keep_meters(texts: Iterable[tuple[Job, bytes]]) -> None:
         for job, text in texts:
-            with suppress(OSError):  # the next one may do
+            with suppress(OSError):  # the next write may succeed
                 write_whole(job.folder / "meter.json", text, 0o600)
 
     def report(self) -> list[tuple[Job, dict[str, Any]]]:
-        """Telemetry of jobs that run, and where their targets lead. Files are read and written with no lock held."""
+        """Telemetry of running jobs, and the demand that their targets lead to. Files are read and written without the
+        lock.
+        """
         with self.mutex:
             running = [job for job in self.jobs.values() if not job.over]
         self._reader.look((job.spec.user, job.progress) for job in running)
@@ -784,8 +793,8 @@ class JobManager:
                     energy = job.meter.energy_j if job.meter.known else NAN
                     now = job.steering.look(job.target, iteration, energy, progress)
                     if now != before:
-                        told = line("target", job=job.spec.job, demand_w=now, iteration_s=iteration)
-                        self._events.append(told.replace(b"NaN", b"null"))
+                        event = line("target", job=job.spec.job, demand_w=now, iteration_s=iteration)
+                        self._events.append(event.replace(b"NaN", b"null"))
                 out.append((job, self.sample(job)))
         self._keep_meters(meters)
         return out
@@ -810,7 +819,7 @@ class JobManager:
         }
 
     def sweep(self) -> None:
-        """Removes what forgotten jobs left, when it was kept long enough."""
+        """Remove the folders of forgotten jobs that were stored long enough."""
         now = time.monotonic()
         if now - self._swept_s < SWEEP_S:
             return
@@ -826,7 +835,7 @@ class JobManager:
 
 
 class Nodes:
-    """What nodes tell: telemetry as it comes, and by asking."""
+    """Reads data of nodes: telemetry as it arrives, and by requests."""
 
     def __init__(self, bus: Bus, manager: JobManager, open_ones: ExitStack) -> None:
         self._manager = manager
@@ -836,7 +845,7 @@ class Nodes:
         self._pool = ThreadPoolExecutor(ASKING)
         self._looker = ThreadPoolExecutor(1)
         self._looking: Future[None] | None = None
-        self._silent: dict[str, float] = {}  # nodes that gave no answer: until when they are not asked again
+        self._silent: dict[str, float] = {}  # until when nodes that gave no answer are not asked again
         self._thread = threading.Thread(target=self._hear, daemon=True)
         self._thread.start()
         open_ones.callback(self.close)
@@ -859,32 +868,32 @@ class Nodes:
             return {}
         with suppress(SondeError, RuntimeError):
             try:
-                told = dict(self._client.call({"ask": what}, node, NODE_S).body)
+                reply = dict(self._client.call({"ask": what}, node, NODE_S).body)
             except (SondeError, RuntimeError):
                 self._silent[node] = time.monotonic() + SILENT_S
                 raise
             self._silent.pop(node, None)
-            return told
+            return reply
         return {}
 
     def _ask_all(self, nodes: Sequence[str], what: str) -> dict[str, dict[str, Any]]:
         return dict(zip(nodes, self._pool.map(lambda node: self._ask(node, what), nodes)))
 
     def meter(self, nodes: Iterable[str]) -> None:
-        """Asks for counters at an instant that counts: telemetry comes when it comes."""
-        for node, told in self._ask_all(sorted(set(nodes)), "GET_POWER_NODE").items():
-            if told:
-                self._manager.meter(node, known(told["energy_j"]), known(told["power_w"]))
+        """Ask nodes for their energy counters now, at the start or end of a job: telemetry comes at its own pace."""
+        for node, reply in self._ask_all(sorted(set(nodes)), "GET_POWER_NODE").items():
+            if reply:
+                self._manager.meter(node, known(reply["energy_j"]), known(reply["power_w"]))
 
     def look(self, nodes_of: Mapping[str, Sequence[str]]) -> None:
-        """Caps and frequencies of jobs' nodes, told as events. Who does not answer holds up the next look alone."""
+        """Publish caps and frequencies of jobs' nodes as events. A silent node delays only the next look."""
         if nodes_of and (self._looking is None or self._looking.done()):
             with suppress(RuntimeError):
                 self._looking = self._looker.submit(self._look, nodes_of)
 
     def _look(self, nodes_of: Mapping[str, Sequence[str]]) -> None:
         every = sorted({node for nodes in nodes_of.values() for node in nodes})
-        with suppress(RuntimeError):  # it ends
+        with suppress(RuntimeError):  # the thread pool is shutting down
             caps, freqs = self._ask_all(every, "GET_POWERCAP_NODE"), self._ask_all(every, "GET_FREQ_NODE")
             for job, nodes in nodes_of.items():
                 found = [known(caps[node]["lease"]["cap_w"]) for node in nodes if caps[node]]
@@ -896,10 +905,10 @@ class Nodes:
                 ]
                 out: dict[str, Any] = {"nodes": len(nodes), "answered": len(found)}
                 for key, values in (("cap_w", found), ("frequency_hz", hertz)):
-                    there = [value for value in values if math.isfinite(value)]
-                    if there:
-                        out[key] = {"least": min(there), "most": max(there)}
-                self._manager.tell(line("nodes", job=job, **out))
+                    finite = [value for value in values if math.isfinite(value)]
+                    if finite:
+                        out[key] = {"least": min(finite), "most": max(finite)}
+                self._manager.add_event(line("nodes", job=job, **out))
             self._manager.wake()
 
     def close(self) -> None:
@@ -910,37 +919,37 @@ class Nodes:
 
 
 def serve(stack: Stack, name: str = "", with_parent: bool = False) -> Iterator[bytes]:
-    """Runs until told to end; gives events, "ready" first, as JSON lines. Jobs that run go on without it.
+    """Run until a signal to end; yields events, "ready" first, as JSON lines. Running jobs go on without the manager.
 
     Raises
     ------
-    UsageError  power.open_bus; the profile. EnvironmentFailure  power.cannot_keep, power.already_running,
-    power.cannot_prove, bus.open.
+    UsageError  power.open_bus; a fault in the bus profile. EnvironmentFailure  power.cannot_keep,
+    power.already_running, power.cannot_prove, bus.open.
     """
     called = name or NAME
     settings = Settings(stack.path)
     if stack.users.proof == "none" and not run_bus.asks_who_joins(stack):
         raise UsageError(
             "power.open_bus",
-            f"the {NAME} starts what it is told on its bus, and this one asks nobody who they are: each user of this "
+            f"the {NAME} starts jobs that are ordered on its bus, and this bus checks no identity: each user of this "
             f"machine could run anything as '{run_state.own_user()}'",
-            "give the profile of [bus] a <security>, whose keys 'sonde bus keys init' makes, or have orders proven by "
-            'MUNGE: proof = "munge" under [users]',
+            "add <security> to the profile of [bus], with keys that 'sonde bus keys init' makes, or have MUNGE prove "
+            'the sender of each order: proof = "munge" under [users]',
         )
     run_proof.trial(stack.users)
-    with ExitStack() as open_ones, until_told(with_parent) as ending:
+    with ExitStack() as open_ones, until_ended(with_parent) as ending:
         manager = JobManager(stack, settings)
         bus = open_ones.enter_context(run_jobs_bus.open_bus(stack, called))
         nodes = Nodes(bus, manager, open_ones)
         writer: Writer = open_ones.enter_context(run_bus.writer(bus, JOB))
-        open_ones.enter_context(run_jobs_bus.serve(bus, jobs.JOB_GET, manager.told, called))
+        open_ones.enter_context(run_jobs_bus.serve(bus, jobs.JOB_GET, manager.query, called))
         threads = run_proof.threads(stack.users)
         open_ones.enter_context(run_jobs_bus.serve(bus, jobs.JOB_SET, manager.order, called, threads))
         running = sum(not job.over for job in manager.jobs.values())
         ready = {"state": str(settings.state), "running": running, **guards(settings)}
         yield line("ready", role=NAME, name=called, **ready)
         notify("READY=1")
-        # A signal ends a wait by this: poll() itself goes on after it.
+        # poll() itself goes on after a signal; this thread ends the wait.
         threading.Thread(target=_wake_when, args=(ending, manager), daemon=True).start()
         yield from _look_after(manager, nodes, writer, ending)
         notify("STOPPING=1")
@@ -962,7 +971,7 @@ def _look_after(manager: JobManager, nodes: Nodes, writer: Writer, ending: Endin
         if over:
             nodes.meter(
                 node for job in over for node in job.nodes
-            )  # before they are over: what was drawn until now is theirs
+            )  # before they are over: the energy drawn until now is theirs
         for job in over:
             manager.settle(job)
             with suppress(SondeError, Refused):

@@ -1,7 +1,7 @@
-"""The job scheduler: takes jobs in, and has them started and stopped by the job manager, within the power budget.
+"""The job scheduler: accepts jobs, and has the job manager start and stop them, within the power budget.
 
-What it is about to do is on disk before others are told, and others take what they are told twice for one. So after a
-crash at any instant it goes on where it was.
+Each planned step is on disk before another role gets its order, and each role treats a repeated order as the same one.
+So after a crash at any instant the scheduler goes on where it was.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from sonde.bus.errors import Refused
 from sonde.core.errors import EnvironmentFailure, SondeError, UsageError
 from sonde.power.jobs import jobs, proof, run_jobs_bus, run_proof, schedule
-from sonde.power.jobs.jobs import HELD, RUNNING, STARTING, STOPPING, WAITING, Run, Spec, said
+from sonde.power.jobs.jobs import HELD, RUNNING, STARTING, STOPPING, WAITING, Run, Spec, to_plain
 from sonde.power.jobs.queue import DEFAULT, Entry, Queue, Refusal, Share, as_text, in_use, name_of_node
 from sonde.power.jobs.resources import Held, Resources
 from sonde.power.jobs.run_jobs_bus import call
@@ -33,31 +33,31 @@ from sonde.power.jobs.run_resource_manager import empty, held_of
 from sonde.power.jobs.schedule import Budget, Candidate, Order, QueueRules, Usage
 from sonde.power.stack import run_bus, run_state
 from sonde.power.stack.config import Stack, Users
-from sonde.power.stack.run_events import line, notify, until_told
+from sonde.power.stack.run_events import line, notify, until_ended
 from sonde.power.stack.telemetry import ACTIVE, NAN, known
 
 if TYPE_CHECKING:
     from sonde.bus.client import Bus, Client
 
 NAME = "job-scheduler"
-SAY_AGAIN_S, COUNTS_S = (
+REPEAT_S, COUNTS_S = (
     20.0,
     90.0,
-)  # orders to the system manager: how often they are said, how long each counts
+)  # orders to the system manager: how often each is repeated, how long each is valid
 LOOK_S, CHARGE_S = 10.0, 60.0
 CALL_S = 3.0
-# A start that was refused: after how long it is tried again, which doubles, up to how long; and from when on it is no
-# more, if another was started since the last try: then it is this job that cannot be, and not that a disk is full.
+# A refused start is tried again after AGAIN_S. The pause doubles up to LONGEST_S. After GIVE_UP_S the job fails, if
+# another job was started since the last attempt: then the fault is in this job, and not, for example, a full disk.
 AGAIN_S, LONGEST_S, GIVE_UP_S = 10.0, 600.0, 3600.0
-NOT_TAKEN = "the system manager does not take a job's guarantee"
-USAGE = "#usage"  # beside jobs: no job has such an id
-MOST_TOLD = 1000  # jobs that are over, in one answer
-MAX_USERS_LOGGED = 20  # events of what was forgotten, at a time; each has the number of all
-NO_ROOM = "no more jobs that are over are stored: docs/reference/power-jobs.md says how many"
+GUARANTEE_REFUSED = "the system manager refuses a job's guarantee"
+USAGE = "#usage"  # stored next to jobs: no job has such an id
+MAX_OVER = 1000  # most jobs that are over in one answer
+MAX_USERS_LOGGED = 20  # most events about forgotten jobs at a time; each has the total number
+NO_ROOM = "jobs that are over exceeded the storage limit: see docs/reference/power-jobs.md for the limits"
 
 
 def rules(stack: Stack) -> tuple[QueueRules, ...]:
-    made = tuple(
+    queues = tuple(
         QueueRules(
             str(one["name"]),
             int(one["priority"]),
@@ -71,15 +71,15 @@ def rules(stack: Stack) -> tuple[QueueRules, ...]:
         )
         for one in stack.jobs.queues
     )
-    return made or (DEFAULT,)
+    return queues or (DEFAULT,)
 
 
 def slurm_answers() -> bool:
-    """Whether a Slurm controller does."""
+    """Whether a Slurm controller answers."""
     if shutil.which("scontrol") is None:
         return False
     with suppress(OSError, subprocess.TimeoutExpired):
-        told = subprocess.run(
+        result = subprocess.run(
             ["scontrol", "ping"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -87,12 +87,12 @@ def slurm_answers() -> bool:
             errors="replace",
             timeout=10,
         )
-        return told.returncode == 0 and " UP" in told.stdout
+        return result.returncode == 0 and " UP" in result.stdout
     return False
 
 
 def groups_of(user: str) -> list[str]:
-    """A user's groups as this host knows them; [] of one that it does not know."""
+    """A user's groups as this host knows them; [] for an unknown user."""
     try:
         known_as = pwd.getpwnam(user)
         numbers = os.getgrouplist(user, known_as.pw_gid)
@@ -106,16 +106,17 @@ def groups_of(user: str) -> list[str]:
 
 
 def unanswered(error: SondeError) -> bool:
-    """Whether an actor of jobs said nothing, as against that it refused."""
+    """Whether a role of jobs gave no answer, as opposed to a refusal."""
     return error.code == "power.no_answer" or not error.code.startswith("power.")
 
 
 @dataclass
 class NotStarted:
-    """A start that was refused, and those of the same job before it. Times as time.monotonic().
+    """The latest refused start of a job, and the earlier ones. Times as time.monotonic().
 
-    first_s, at_s: the first refusal, and this one. others: whether another was started since the one before.
-    looked: whether the job manager was asked since then if it has the job nevertheless. again_s: until then it waits.
+    first_s, at_s: the first refusal, and the latest. others: whether another job was started between the last two
+    refusals. looked: whether the job manager was asked since then if it has the job anyway. again_s: the job waits
+    until then.
     """
 
     why: str
@@ -128,7 +129,7 @@ class NotStarted:
 
 
 class Others:
-    """The other actors, asked over the bus. What cannot be asked is a SondeError."""
+    """The other roles, asked over the bus. If one cannot be asked, a SondeError is raised."""
 
     def __init__(self, bus: Bus, open_ones: ExitStack, users: Users) -> None:
         self._bus, self._open_ones, self._users = bus, open_ones, users
@@ -143,7 +144,7 @@ class Others:
         try:
             return dict(call(self._clients[service], service, body, CALL_S).body)
         except UsageError as no:
-            if no.code == "power.not_proven":  # it is this process that is not taken, and no job's fault
+            if no.code == "power.not_proven":  # this process is refused; the job has no fault
                 raise EnvironmentFailure(no.code, no.what, no.hint) from None
             raise
 
@@ -154,31 +155,31 @@ class Others:
         return dict(self._clients[service].call(body, ACTIVE, CALL_S).body)
 
 
-def stored_queue(kept: dict[str, Any], stack: Stack) -> Queue:
-    """The queue as it was kept, by name. Errors of all kinds for what is none."""
-    usage = kept.pop(USAGE, None)
-    if "had" in kept.get("usage", {}):  # where it was before, among the jobs' ids
-        old = kept.pop("usage")
+def stored_queue(rows: dict[str, Any], stack: Stack) -> Queue:
+    """The queue from its stored rows, by name. Invalid rows raise errors of any kind."""
+    usage = rows.pop(USAGE, None)
+    if "had" in rows.get("usage", {}):  # older versions stored it among the jobs' ids
+        old = rows.pop("usage")
         usage = usage or old
     usage = usage or {"at_s": 0.0, "had": {}}
-    said_of = stack.jobs
+    settings = stack.jobs
     queue = Queue(
         rules(stack),
-        Order(said_of.fairness, said_of.age_s, said_of.half_life_s, said_of.shares),
-        Usage(said_of.half_life_s, {u: (n, e) for u, (n, e) in usage["had"].items()}, float(usage["at_s"])),
+        Order(settings.fairness, settings.age_s, settings.half_life_s, settings.shares),
+        Usage(settings.half_life_s, {u: (n, e) for u, (n, e) in usage["had"].items()}, float(usage["at_s"])),
         {"root", run_state.own_user()},
-        said_of.max_waiting,
-        said_of.grace_s,
-        {name: Entry.of(told) for name, told in kept.items()},
-        max_waiting_user=said_of.max_waiting_user,
+        settings.max_waiting,
+        settings.grace_s,
+        {name: Entry.of(row) for name, row in rows.items()},
+        max_waiting_user=settings.max_waiting_user,
     )
-    # Rows of before have more in them than is stored today.
-    queue.changed = {job for job, one in queue.entries.items() if as_text(one) != kept[job]}
+    # Rows of older versions hold more than is stored today.
+    queue.changed = {job for job, one in queue.entries.items() if as_text(one) != rows[job]}
     return queue
 
 
 class Scheduler:
-    """One queue, its store, and what is known of the others. Requests come in threads; turn() is one thread's."""
+    """One queue, its store, and the state of the other roles. Requests come in threads; one thread calls turn()."""
 
     def __init__(self, stack: Stack, store: Store, others: Others) -> None:
         self.stack, self._store, self._others = stack, store, others
@@ -198,19 +199,19 @@ class Scheduler:
         self._manager = ""
         self._deferred: set[str] = set()
         self._known_runs: set[str] = set()
-        self._running: dict[str, float] = {}  # since when each was seen to, as time.monotonic()
+        self._running: dict[str, float] = {}  # since when each was seen to run, as time.monotonic()
         self._not_started: dict[str, NotStarted] = {}
-        self._taken_s = -math.inf  # when the job manager took a start
-        self._managed: set[str] | None = None  # nodes that the system manager has; None: not known
+        self._accepted_s = -math.inf  # when the job manager last accepted a start
+        self._managed: set[str] | None = None  # nodes that the system manager has; None: unknown
         self._guaranteed: set[str] = set()  # names of shares that the system manager has
-        self._shares: dict[str, tuple[Share | None, float]] = {}  # as it was answered; None: not known
+        self._shares: dict[str, tuple[Share | None, float]] = {}  # as last confirmed; None: unknown
         self._looked_s = self._charged_s = -math.inf
         self._states: dict[str, str] = {job: one.state.state for job, one in self.queue.entries.items()}
         self._events: list[bytes] = []
         self.troubles: dict[str, str] = {}
-        """What does not work, by what it is about."""
+        """Current troubles, by subject."""
 
-    # ---- what is asked, in threads of the bus
+    # ---- requests, in threads of the bus
 
     def order(self, body: dict[str, Any]) -> dict[str, Any]:
         run_jobs_bus.check_proof(self.stack.users, jobs.SCHEDULER_SET, body)
@@ -222,13 +223,13 @@ class Scheduler:
             try:
                 match str(body["order"]):
                     case "SUBMIT_JOB":
-                        made = self.queue.submit(spec, now, groups, self._empty, self._most_w())
+                        changed = self.queue.submit(spec, now, groups, self._empty, self._most_w())
                     case "CANCEL_JOB":
-                        made = self.queue.cancel(job, user, now)
+                        changed = self.queue.cancel(job, user, now)
                     case "HOLD_JOB":
-                        made = self.queue.hold(job, user)
+                        changed = self.queue.hold(job, user)
                     case _:
-                        made = self.queue.release(job, user)
+                        changed = self.queue.release(job, user)
                         if job in self._not_started:
                             self._not_started[job].again_s = -math.inf
                 self._keep()
@@ -238,9 +239,9 @@ class Scheduler:
                 self.queue.restore(before)
                 raise run_jobs_bus.refused("cannot_keep", f"nothing was done: {error}") from None
         self.wake.set()
-        return self._answer([_shown(made)])
+        return self._answer([_shown(changed)])
 
-    def told(self, body: dict[str, Any]) -> dict[str, Any]:
+    def query(self, body: dict[str, Any]) -> dict[str, Any]:
         with self.mutex:
             entries = list(self.queue.entries.values())
             if body["ask"] == "GET_JOB":
@@ -248,7 +249,7 @@ class Scheduler:
                     entries = [self.queue.find(str(body["job"]))]
                 except Refusal as no:
                     raise run_jobs_bus.refused(no.word, no.what) from None
-        # Entries do not change: who asks for many jobs holds up nobody.
+        # Entries do not change: a request for many jobs delays no other.
         if body["ask"] == "GET_JOB":
             return self._answer([_shown(entries[0])])
         if body["ask"] == "GET_QUEUES":
@@ -259,7 +260,7 @@ class Scheduler:
             if (not body["user"] or one.spec.user == body["user"])
             and (not body["queue"] or one.spec.queue == body["queue"])
         ]
-        over = [one for one in wanted if one.state.over][-MOST_TOLD:] if body["over"] else []
+        over = [one for one in wanted if one.state.over][-MAX_OVER:] if body["over"] else []
         present = [one for one in wanted if not one.state.over]
         present.sort(key=lambda one: (not one.state.active, -one.state.priority, one.number))
         return self._answer([_shown(one, brief=True) for one in (*over, *present)])
@@ -284,9 +285,9 @@ class Scheduler:
             )
         return out
 
-    def _answer(self, told: list[dict[str, Any]]) -> dict[str, Any]:
+    def _answer(self, shown: list[dict[str, Any]]) -> dict[str, Any]:
         return {
-            "jobs": told,
+            "jobs": shown,
             "budget_w": self._budget.now_w,
             "committed_w": self._committed_w,
             "guaranteed_w": self._guaranteed_w,
@@ -295,16 +296,16 @@ class Scheduler:
         }
 
     def _most_w(self) -> float:
-        """The most that is ever to be had, as far as that is known."""
-        there = [
+        """The highest budget that can ever be available, as far as it is known."""
+        known_budgets = [
             w for w in (self.stack.budget_w, self._budget.now_w, self._budget.later_w) if math.isfinite(w)
         ]
-        return max(there, default=math.inf)
+        return max(known_budgets, default=math.inf)
 
     # ---- a turn
 
     def turn(self) -> list[bytes]:
-        """Looks at what runs, ends what is over, starts what may start. Returns events."""
+        """Check running jobs, end what is over, start what may start. Returns events."""
         now_s = time.monotonic()
         with self.mutex:
             busy = bool(self.queue.active() or self.queue.to_clean())
@@ -323,15 +324,15 @@ class Scheduler:
             self._plan()
             if known_runs:
                 self._start()
-            self._say_shares(now_s)
+            self._refresh_shares(now_s)
             self.troubles.pop("disk", None)
         except CannotKeep as error:
-            self.troubles["disk"] = f"nothing is begun while the disk takes nothing: {error}"
+            self.troubles["disk"] = f"no job is started while the disk cannot be written: {error}"
         events, self._events = self._events, []
         return events
 
     def _ask(self, about: str, service: str, body: dict[str, Any]) -> dict[str, Any] | None:
-        """None: not answered, which is a trouble until it is. Raises SondeError: it was, by a refusal."""
+        """Ask a role. None: no answer, which is a trouble until it answers. Raises SondeError: it refused."""
         try:
             answer = self._others.ask(service, body)
         except SondeError as error:
@@ -344,7 +345,7 @@ class Scheduler:
         return answer
 
     def _try(self, about: str, service: str, body: dict[str, Any]) -> dict[str, Any] | None:
-        """None: not answered, or refused, which is a trouble until it is not. Raises UsageError."""
+        """Ask a role. None: no answer or a refusal, which is a trouble until the role accepts. Raises UsageError."""
         try:
             return self._ask(about, service, body)
         except UsageError:
@@ -354,7 +355,7 @@ class Scheduler:
             return None
 
     def _note(self, about: str, what: str) -> None:
-        """what: what does not work; "": nothing."""
+        """Set or clear a trouble. what: the trouble; "": none."""
         if what:
             self.troubles[about] = what
         else:
@@ -364,7 +365,7 @@ class Scheduler:
         answer = self._try("job-manager", jobs.JOB_GET, {"ask": "GET_RUN"})
         if answer is None:
             return False
-        runs = {str(told["job"]): Run.of(told) for told in answer["runs"]}
+        runs = {str(run["job"]): Run.of(run) for run in answer["runs"]}
         self._known_runs = set(runs)
         strays = []
         with self.mutex:
@@ -375,9 +376,9 @@ class Scheduler:
                 late = entry is not None and entry.state.state in (
                     WAITING,
                     HELD,
-                )  # what it had went to others
+                )  # its resources went to other jobs
                 if late or (entry is not None and entry.state.over and not (run.over and not entry.clean)):
-                    # Told to stop, or to forget, and it was not heard.
+                    # It did not receive the order to stop or to forget the job.
                     strays.append((job, run.over))
             for entry in self.queue.active():
                 if entry.asked and entry.state.state != STARTING and entry.state.job not in runs:
@@ -392,12 +393,12 @@ class Scheduler:
             self._keep()
         for job, over in strays:
             with suppress(EnvironmentFailure):
-                self._tell_job(job, "FORGET_JOB" if over else "STOP_JOB")
+                self._order_job(job, "FORGET_JOB" if over else "STOP_JOB")
         return True
 
     def _take_back(self, now_ns: int, now_s: float) -> None:
-        """Jobs whose start was refused, and that the job manager does not have: they wait again, and what they had is
-        for others meanwhile.
+        """Put jobs back whose start was refused and that the job manager does not have: they wait again, and their
+        resources are free for others meanwhile.
         """
         for job, no in list(self._not_started.items()):
             one = self.queue.entries.get(job)
@@ -410,11 +411,13 @@ class Scheduler:
                     del self._not_started[job]
                 else:
                     no.again_s = now_s + no.pause_s
-                    self.queue.refused(job, f"waits to be tried again: {no.why}")
+                    self.queue.refused(job, f"the start is tried again: {no.why}")
         self._note("starts", next((f"{job}: {no.why}" for job, no in self._not_started.items()), ""))
 
-    def _tell_job(self, job: str, order: str, **more: Any) -> bool:
-        """False: not answered. That it does not know the job is an answer. Raises EnvironmentFailure: it refused."""
+    def _order_job(self, job: str, order: str, **more: Any) -> bool:
+        """Order something of the job manager. False: no answer. "Unknown job" is an answer. Raises EnvironmentFailure:
+        it refused.
+        """
         try:
             return self._ask("job-manager", jobs.JOB_SET, {"order": order, "job": job, **more}) is not None
         except UsageError:
@@ -426,12 +429,12 @@ class Scheduler:
         refused = ""
         for one in those:
             try:
-                if not self._tell_job(
+                if not self._order_job(
                     one.state.job, "STOP_JOB", grace_s=one.spec.grace_s, reason=one.state.reason[:256]
                 ):
                     return
             except EnvironmentFailure as no:
-                refused = refused or f"the job manager does not stop {one.state.job}: {no.what}"
+                refused = refused or f"the job manager refuses to stop {one.state.job}: {no.what}"
         self._note("stops", refused)
 
     def _clean(self) -> None:
@@ -441,13 +444,13 @@ class Scheduler:
         for one in those:
             job = one.state.job
             try:
-                with suppress(UsageError):  # it has nothing there
+                with suppress(UsageError):  # it has nothing on these nodes
                     if self._ask("resources", jobs.RESOURCES_SET, {"order": "RELEASE", "job": job}) is None:
                         return
-                if one.asked and not self._tell_job(job, "FORGET_JOB"):
+                if one.asked and not self._order_job(job, "FORGET_JOB"):
                     return
             except EnvironmentFailure as no:
-                refused = refused or f"what {job} had is not given back: {no.what}"
+                refused = refused or f"the resources of {job} could not be released: {no.what}"
                 continue
             with self.mutex:
                 self.queue.cleaned(job)
@@ -460,7 +463,7 @@ class Scheduler:
             over = any(one.state.over and not one.charged for one in self.queue.entries.values())
             if not over and now_s - self._charged_s < CHARGE_S:
                 return
-            # The first time nobody knows how long it was: nothing ran here to see it.
+            # The first time the length of the gap is unknown: no scheduler ran to measure it.
             most_s = now_s - self._charged_s + CHARGE_S
             self._charged_s = now_s
             now = time.time_ns()
@@ -470,14 +473,14 @@ class Scheduler:
 
     def _look_at_power(self) -> None:
         try:
-            told = self._others.system("SystemPowerManager_get", {"ask": "GET_POWER"})
+            power = self._others.system("SystemPowerManager_get", {"ask": "GET_POWER"})
         except SondeError as error:
             self._budget = Budget(NAN)
             self._usable = set()
-            self.troubles["power"] = f"no system manager answers: {error.what}"
+            self.troubles["power"] = f"the system manager does not answer: {error.what}"
             return
         self.troubles.pop("power", None)
-        cluster = told["cluster"]
+        cluster = power["cluster"]
         restored, left = known(cluster["restored_w"]), known(cluster["shed_left_s"])
         later = time.time() + left if math.isfinite(restored) and left > 0 else math.inf
         self._budget = Budget(known(cluster["budget_w"]), restored, later)
@@ -485,26 +488,27 @@ class Scheduler:
         manager = f"{cluster['manager']}#{cluster['epoch']}#{cluster['state']}"
         if manager != self._manager:
             self._manager = manager
-            self._shares.clear()  # who took over was told nothing yet
+            self._shares.clear()  # a new leader got no shares yet
         self._observes = cluster["state"] == "observing"
-        self._managed = {str(node["node"]) for node in told["nodes"]}
-        # One that observes takes no end either.
-        self._guaranteed = set() if self._observes else {str(node["job"]) for node in told["nodes"]} - {""}
-        self._usable = {str(node["node"]) for node in told["nodes"] if node["heard"]}
-        # One that draws more than it is lent, or is not heard, counts at what it may be at.
+        self._managed = {str(node["node"]) for node in power["nodes"]}
+        # A manager that only observes does not accept END_JOB either.
+        self._guaranteed = set() if self._observes else {str(node["job"]) for node in power["nodes"]} - {""}
+        self._usable = {str(node["node"]) for node in power["nodes"] if node["heard"]}
+        # A node that draws more than its lease, or is not heard, counts at the most that it may draw.
         self._at_least = {
             str(node["node"]): known(node["committed_w"])
-            for node in told["nodes"]
+            for node in power["nodes"]
             if (node["trouble"] or not node["heard"]) and math.isfinite(known(node["committed_w"]))
         }
 
     def _plan(self) -> None:
-        """What starts next is `starting` afterwards, and on disk."""
+        """Plan what starts next; afterwards it is `starting`, and on disk."""
         with self.mutex:
             waiting = self._candidates(time.time_ns())
             starting = {one.state.job for one in self.queue.active() if one.state.state == STARTING}
-        self._deferred = starting  # until the budget was looked at
-        if not waiting and not starting and not self._not_started:  # what those had is given back below
+        self._deferred = starting  # until the budget was checked
+        # the resources of refused starts are given back below
+        if not waiting and not starting and not self._not_started:
             return
         lacking = self.troubles.get("power", "") or self.troubles.get("job-manager", "")
         answer = None if lacking else self._try("resources", jobs.RESOURCES_GET, {"ask": "GET_RESOURCES"})
@@ -512,24 +516,24 @@ class Scheduler:
         if answer is None:
             why = lacking or self.troubles.get("resources", "")
             with self.mutex:
-                self.queue.tell({one.spec.job: f"waits: {why}" for one in waiting}, {}, scores)
+                self.queue.set_reasons({one.spec.job: f"waits: {why}" for one in waiting}, {}, scores)
             return
-        held = self._without_strays([held_of(told) for told in answer["allocations"]])
+        held = self._without_strays([held_of(one) for one in answer["allocations"]])
         with self.mutex:
             now = time.time_ns()
             used = empty(self.stack, self._at_least)
             for job in in_use(used, self.queue.active(), held):
                 if job in self.queue.entries:
-                    self.queue.back(job, "waits: its nodes were given to another, or are gone")
+                    self.queue.back(job, "waits: its nodes went to another job, or are gone")
             self._deferred = self._beyond(used)
             self._guaranteed_w = used.total_w
-            # What one of those had is still to be given back, where that was not answered.
+            # The resources of these jobs must still be given back, because the last attempt got no answer.
             waiting = [one for one in self._candidates(now) if one.spec.job not in used.held]
-            made = schedule.plan(waiting, self.queue.busy(now), used, self._budget, now / 1e9, self._usable)
+            plan = schedule.plan(waiting, self.queue.busy(now), used, self._budget, now / 1e9, self._usable)
             scores = {one.spec.job: one.score for one in waiting}
-            self.queue.tell(made.reasons, made.expected_s, scores)
+            self.queue.set_reasons(plan.reasons, plan.expected_s, scores)
             before = self.queue.snapshot()
-            for start in made.starts:
+            for start in plan.starts:
                 self.queue.begin(start.job, start.parts, scores[start.job])
             try:
                 self._keep()
@@ -538,22 +542,22 @@ class Scheduler:
                 raise
 
     def _candidates(self, now_ns: int) -> list[Candidate]:
-        """Jobs that may start now. Who was refused lately holds up nobody."""
+        """Jobs that may start now. A job that was refused lately delays no other."""
         now_s = time.monotonic()
         late = {job for job, no in self._not_started.items() if no.again_s > now_s}
-        late |= self._known_runs  # a start that came after it was given up: it ends first
+        late |= self._known_runs  # a start that arrived after the job was put back: it ends first
         return [one for one in self.queue.waiting(now_ns) if one.spec.job not in late]
 
     def _beyond(self, used: Resources) -> set[str]:
-        """Jobs that were to start, and since then the budget has fallen: the last ones wait again; one of them that the
-        job manager may have been told of keeps what it has, and is not told again until it fits.
+        """Handle jobs that were about to start before the budget fell: the last ones wait again. A job whose start
+        order the job manager may have keeps its resources, and the order is not repeated until the job fits.
         """
         deferred = []
         for one in reversed(self.queue.active()):
             job, before = one.state.job, used.total_w
             if one.state.state != STARTING or job in self._known_runs or not before > self._budget.now_w:
                 continue
-            had = used.held.get(job)  # by the resource manager, whose answer may have been lost
+            had = used.held.get(job)  # allocated by the resource manager, whose answer may have been lost
             if had is None:
                 continue
             used.give_back(job)
@@ -568,8 +572,8 @@ class Scheduler:
         return {had.job for had in deferred}
 
     def _without_strays(self, held: list[Held]) -> list[Held]:
-        """What is allocated, but not to jobs of this queue that are to have nothing: that is given back."""
-        kept = []
+        """The allocations, without those of jobs of this queue that must have none: these are given back."""
+        remaining = []
         for one in held:
             with self.mutex:
                 known_as = self.queue.entries.get(one.job)
@@ -579,10 +583,10 @@ class Scheduler:
                         self._try("resources", jobs.RESOURCES_SET, {"order": "RELEASE", "job": one.job})
                         is None
                     ):
-                        kept.append(one)
+                        remaining.append(one)
                 continue
-            kept.append(one)
-        return kept
+            remaining.append(one)
+        return remaining
 
     def _start(self) -> None:
         with self.mutex:
@@ -598,17 +602,17 @@ class Scheduler:
                 if one.state.state != STARTING or not one.asked:
                     continue
             try:
-                if not self._say(one):
+                if not self._send_shares(one):
                     continue
             except Refused as no:
-                self._refuses(job, f"the system manager does not take its guarantee: {no.what}")
+                self._refuses(job, f"the system manager refuses its guarantee: {no.what}")
                 continue
             body = {
                 "order": "START_JOB",
                 "job": job,
-                "spec": said(one.spec),
-                "parts": said(one.state.parts),
-                "target": said(one.spec.target),
+                "spec": to_plain(one.spec),
+                "parts": to_plain(one.state.parts),
+                "target": to_plain(one.spec.target),
                 "grace_s": one.spec.grace_s,
             }
             try:
@@ -616,32 +620,34 @@ class Scheduler:
             except UsageError as no:
                 runs = [Run(job, jobs.FAILED, f"the job manager refuses it: {no.what}"[:1024])]
             except SondeError as no:
-                self._refuses(job, f"the job manager does not start it: {no.what}")
+                self._refuses(job, f"the job manager refuses to start it: {no.what}")
                 continue
             else:
                 if answer is None:
                     return
-                self._taken_s = time.monotonic()
-                runs = [Run.of(told) for told in answer["runs"] if told["job"] == job]
+                self._accepted_s = time.monotonic()
+                runs = [Run.of(run) for run in answer["runs"] if run["job"] == job]
             with self.mutex:
                 for run in runs:
                     self.queue.take_run(run, time.time_ns())
                 self._keep()
 
     def _refuses(self, job: str, why: str) -> None:
-        """Nobody knows yet whether the job manager has it: that is looked at before others get what it has."""
+        """Record a refused start. The job manager may have the job anyway: this is checked before others get its
+        resources.
+        """
         before, now_s = self._not_started.get(job), time.monotonic()
         if before is None:
             self._not_started[job] = NotStarted(why, now_s, now_s)
             return
-        pause_s, others = min(2 * before.pause_s, LONGEST_S), self._taken_s > before.at_s
+        pause_s, others = min(2 * before.pause_s, LONGEST_S), self._accepted_s > before.at_s
         self._not_started[job] = NotStarted(why, before.first_s, now_s, pause_s, others)
 
     def _allocate(self, one: Entry) -> bool:
-        """The resource manager gives it what was planned. True: it has it, and that is on disk."""
+        """Have the resource manager allocate what was planned. True: it did, and that is on disk."""
         job = one.state.job
         hosts = tuple(part.node for part in one.state.parts)
-        spec = said(replace(one.spec, hosts=hosts, command=(), environment=()))
+        spec = to_plain(replace(one.spec, hosts=hosts, command=(), environment=()))
         try:
             answer = self._others.ask(jobs.RESOURCES_SET, {"order": "ALLOCATE", "job": job, "spec": spec})
         except EnvironmentFailure as error:
@@ -660,15 +666,17 @@ class Scheduler:
         parts = held_of(answer["allocations"][0]).parts
         with self.mutex:
             if self.queue.entries[job].state.state != STARTING:
-                return False  # cancelled meanwhile: it is given back
+                return False  # cancelled meanwhile: the allocation is given back
             self.queue.given(job, parts)
             self._keep()
         return True
 
-    # ---- what the system manager is told
+    # ---- shares at the system manager
 
     def _wanted(self) -> dict[str, Share]:
-        """What it is to know, of nodes that there are: for one that is not it refuses all that is said of a job."""
+        """The shares that the system manager should have. Only nodes that exist: it refuses a job's whole order for one
+        that does not.
+        """
         with self.mutex:
             shares = self.queue.shares()
         out = {}
@@ -681,33 +689,33 @@ class Scheduler:
     def _is_there(self, node: str) -> bool:
         return node in self._cores and (self._managed is None or node in self._managed)
 
-    def _say(self, of: Entry) -> bool:
-        """That nodes of a job are guaranteed what it asks for, before it starts. False: not answered.
+    def _send_shares(self, entry: Entry) -> bool:
+        """Have the system manager guarantee a job's power on its nodes, before the job starts. False: no answer.
 
         Raises
         ------
         Refused.
         """
-        nodes = {part.node for part in of.state.parts}
+        nodes = {part.node for part in entry.state.parts}
         gone = next((node for node in sorted(nodes) if not self._is_there(node)), "")
         if gone:
             raise Refused("bus.not_found", f"no node is called '{gone}'")
         for name, share in self._wanted().items():
             if nodes & set(share.nodes):
-                told = self._shares.get(name)
-                if told is not None and told[0] == share:
+                sent = self._shares.get(name)
+                if sent is not None and sent[0] == share:
                     continue
                 try:
-                    self._say_one(name, share)
+                    self._send_share(name, share)
                 except Refused:
                     raise
                 except SondeError as error:
-                    self.troubles["orders"] = f"{NOT_TAKEN}: {error.what}"
+                    self.troubles["orders"] = f"{GUARANTEE_REFUSED}: {error.what}"
                     return False
         return True
 
-    def _say_one(self, name: str, share: Share) -> None:
-        """Raises SondeError: not answered; Refused: it was."""
+    def _send_share(self, name: str, share: Share) -> None:
+        """Raises SondeError: no answer; Refused: the system manager refused."""
         body = {
             "order": "SET_JOB",
             "job": name,
@@ -718,17 +726,17 @@ class Scheduler:
             "weight": share.weight,
             "for_s": COUNTS_S,
         }
-        self._shares[name] = None, -math.inf  # until it is answered nobody knows what it took
+        # until the answer comes, its state at the system manager is unknown
+        self._shares[name] = None, -math.inf
         if (
             not self._observes
-        ):  # one that sets nothing takes no guarantee either, and jobs are to run meanwhile
+        ):  # a manager that only observes accepts no guarantee either, and jobs must run meanwhile
             self._others.system("SystemPowerManager_set", body)
         self._shares[name] = share, time.monotonic()
 
     def _end_shares(self) -> None:
-        """Jobs that are over have no guarantee any more. What the system manager knows counts, and not what this
-        process remembers to have told it: a scheduler before this one, or a manager before that one, may have been
-        killed between a job's end and its END_JOB.
+        """End the guarantees of jobs that are over. The state of the system manager counts, not this process's memory
+        of what it sent: an earlier scheduler or manager may have been killed between a job's end and its END_JOB.
         """
         wanted = self._wanted()
         with self.mutex:
@@ -742,33 +750,33 @@ class Scheduler:
             try:
                 self._others.system("SystemPowerManager_set", {"order": "END_JOB", "job": name})
             except Refused:
-                pass  # it does not know it: that is what is wanted
+                pass  # it does not know the job, which is the wanted state
             except SondeError:
                 return
             del self._shares[name]
             self._guaranteed.discard(name)
 
-    def _say_shares(self, now_s: float) -> None:
-        """What changed of running jobs, and what is to be said again."""
+    def _refresh_shares(self, now_s: float) -> None:
+        """Send the changed shares of running jobs, and repeat those that would lapse."""
         refused = ""
         for name, share in self._wanted().items():
-            told = self._shares.get(name)
-            if told is not None and told[0] == share and now_s - told[1] < SAY_AGAIN_S:
+            sent = self._shares.get(name)
+            if sent is not None and sent[0] == share and now_s - sent[1] < REPEAT_S:
                 continue
             try:
-                self._say_one(name, share)
+                self._send_share(name, share)
             except Refused as no:
-                # Guarantees of the others are not to lapse with it.
-                refused = refused or f"{NOT_TAKEN}: {no.what}"
+                # The guarantees of the other jobs must not lapse because of this one.
+                refused = refused or f"{GUARANTEE_REFUSED}: {no.what}"
             except SondeError as error:
-                self.troubles["orders"] = f"{NOT_TAKEN}: {error.what}"
+                self.troubles["orders"] = f"{GUARANTEE_REFUSED}: {error.what}"
                 return
         self._note("orders", refused)
 
-    # ---- what is kept
+    # ---- storage
 
     def _keep(self) -> None:
-        """What changed, on disk. Raises CannotKeep: all of it is still to be kept."""
+        """Store what changed. Raises CannotKeep: all of it must still be stored."""
         queue = self.queue
         if not queue.changed and not queue.gone:
             return
@@ -794,18 +802,20 @@ class Scheduler:
 
 
 def _shown(entry: Entry, brief: bool = False) -> dict[str, Any]:
-    """As others see it: without its environment, which is its user's alone; brief: in a listing of many jobs."""
+    """An entry as others see it: without its environment, which is private to its user. brief: for a list
+    of many jobs.
+    """
     spec = entry.spec.brief if brief else replace(entry.spec, environment=())
-    return dict(said(replace(entry.state, spec=spec)))
+    return dict(to_plain(replace(entry.state, spec=spec)))
 
 
 def serve(stack: Stack, name: str = "", with_parent: bool = False) -> Iterator[bytes]:
-    """Runs until told to end; gives events, "ready" first, as JSON lines.
+    """Run until a signal to end; yields events, "ready" first, as JSON lines.
 
     Raises
     ------
-    UsageError: the profile. EnvironmentFailure  power.cannot_keep, power.already_running, power.no_slurm,
-    power.cannot_prove, bus.open. DataError  power.not_a_store.
+    UsageError: a fault in the bus profile. EnvironmentFailure  power.cannot_keep, power.already_running,
+    power.no_slurm, power.cannot_prove, bus.open. DataError  power.not_a_store.
     """
     called = name or NAME
     kind = stack.jobs.kind
@@ -813,10 +823,10 @@ def serve(stack: Stack, name: str = "", with_parent: bool = False) -> Iterator[b
     if kind == "slurm" and not slurm:
         raise EnvironmentFailure(
             "power.no_slurm",
-            "[job-scheduler] kind is slurm, and no Slurm controller answers 'scontrol ping'",
-            'start it, or say kind = "built-in"',
+            "[job-scheduler] kind is slurm, but no Slurm controller answers 'scontrol ping'",
+            'start it, or set kind = "built-in"',
         )
-    with ExitStack() as open_ones, until_told(with_parent) as ending:
+    with ExitStack() as open_ones, until_ended(with_parent) as ending:
         if slurm:
             yield from _beside_slurm(stack, called, open_ones, ending)
             return
@@ -825,7 +835,7 @@ def serve(stack: Stack, name: str = "", with_parent: bool = False) -> Iterator[b
         open_ones.callback(store.close)
         bus = open_ones.enter_context(run_jobs_bus.open_bus(stack, called))
         scheduler = Scheduler(stack, store, Others(bus, open_ones, stack.users))
-        open_ones.enter_context(run_jobs_bus.serve(bus, jobs.SCHEDULER_GET, scheduler.told, called))
+        open_ones.enter_context(run_jobs_bus.serve(bus, jobs.SCHEDULER_GET, scheduler.query, called))
         threads = run_proof.threads(stack.users)
         open_ones.enter_context(run_jobs_bus.serve(bus, jobs.SCHEDULER_SET, scheduler.order, called, threads))
         states = [one.state.state for one in scheduler.queue.entries.values()]
@@ -856,7 +866,7 @@ def serve(stack: Stack, name: str = "", with_parent: bool = False) -> Iterator[b
 
 
 def _beside_slurm(stack: Stack, called: str, open_ones: ExitStack, ending: Any) -> Iterator[bytes]:
-    """Where Slurm schedules nothing is taken in here; who asks is told so."""
+    """Where Slurm schedules, no jobs are accepted here; each request gets that answer."""
 
     def refuse(_body: dict[str, Any]) -> dict[str, Any]:
         raise run_jobs_bus.refused("unsupported", "Slurm schedules jobs here: sbatch, squeue, scancel")

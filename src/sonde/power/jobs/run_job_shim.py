@@ -1,15 +1,17 @@
-"""The keeper of one job: starts its commands, one a node, sees them end, and writes down how. A program of its own.
+"""The job shim, a program of its own: starts the commands of one job, one on each node, waits for them, and writes the
+result.
 
-    python -I run_job_shim.py FOLDER      (its standard input says "go", or ends: then nothing is started)
+    python -I run_job_shim.py FOLDER      (it waits for "g" on standard input; at end of file it starts nothing)
 
-It outlives the job manager, which finds it by the number that stands in keeper.json. FOLDER/start.json tells what to
-start; `begun` is there before anything is, exit.json when nothing is left of it. SIGTERM ends the job: TERM to its
-processes, and KILL when stop.json's grace_s is over. Whatever its commands leave behind is ended with them: it is in
-the job's cgroup, where there is one, and what loses its parent becomes a child of the keeper's. Standard library alone:
-it starts quickly, and is there for long. core/processes.py, which it imports, keeps to that.
+The shim outlives the job manager, which finds it by the process id in keeper.json. FOLDER/start.json holds what to
+start. The shim writes `begun` before it starts anything, and exit.json when no process of the job is left. SIGTERM ends
+the job: the shim sends TERM to its processes, and KILL when the grace_s of stop.json is over. The shim also ends what
+the commands leave behind: such processes are in the job's cgroup, if it has one, and orphans become children of the
+shim. It uses the standard library alone, as core/processes.py does, which it imports: so it starts quickly, and it
+stays small for as long as the job runs.
 
-What the job's user chose, folder and output, is opened by the job's own process: it may be a pipe that nobody reads, or
-on a file server that does not answer, and the keeper waits for neither.
+The job's user chooses the folder and the output file. The job's own process opens them: they may be a pipe that nobody
+reads, or on a file server that does not answer, and the shim waits for neither.
 """
 
 from __future__ import annotations
@@ -27,21 +29,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-if __name__ == "__main__":  # -I ignores PYTHONPATH, by which Sonde may have been found
+if __name__ == "__main__":  # -I ignores PYTHONPATH, through which Sonde may have been found
     sys.path.append(str(Path(__file__).resolve().parents[3]))
 from sonde.core.processes import signal_found
 
 _SUBREAPER, _DIE_WITH_PARENT = 36, 1  # prctl(2): PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG
 _HELD = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
-_AFTER_KILL_S = 5.0  # then a process that cannot be killed is told instead of waited for
-_PIPE = 1 << 20  # of a launcher's standard input, B: an environment is written at once or not at all
+_AFTER_KILL_S = 5.0  # after it, a process that cannot be killed is reported and no longer waited for
+# The largest pipe to a launcher's standard input, B: the environment is written at once or not at all.
+_PIPE = 1 << 20
 
 
-def kept(path: Path, text: str) -> None:
-    """A file that is there as a whole, and on the disk, or not at all. Ours alone: it may have secrets in it."""
+def write_durably(path: Path, text: str) -> None:
+    """Write a file atomically and flush it to disk. Only the owner may read it: it may hold secrets."""
     part = path.with_name(
         f"{path.name}.{secrets.token_hex(8)}.part"
-    )  # as core/owned_files.py, which is not here
+    )  # as core/owned_files.py does, which is not imported here
     fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "w", encoding="utf-8") as file:
         file.write(text)
@@ -56,7 +59,7 @@ def kept(path: Path, text: str) -> None:
 
 
 def _below(pid: int) -> list[int]:
-    """Children of a process and theirs. Nobody says how deep they are: a job may be a chain of thousands."""
+    """The descendants of a process. Their depth is not limited: a job may be a chain of thousands."""
     found: list[int] = []
     wanted = [pid]
     while wanted:
@@ -71,14 +74,14 @@ def _below(pid: int) -> list[int]:
 
 
 def end_group(cgroup: str) -> None:
-    """Ends all that is in a job's cgroup, at once: what forks meanwhile, too. Source: cgroups(7), cgroup.kill."""
+    """Kill all processes of a job's cgroup at once, also new forks. Source: cgroups(7), cgroup.kill."""
     if cgroup:
         with suppress(OSError):
             Path(cgroup, "cgroup.kill").write_text("1")
 
 
 def in_group(cgroup: str) -> list[int]:
-    """Processes of a job's cgroup; [] if the job has no cgroup."""
+    """The processes of a job's cgroup; [] if the job has no cgroup."""
     with suppress(OSError, ValueError):
         return [int(pid) for pid in Path(cgroup, "cgroup.procs").read_text().split()] if cgroup else []
     return []
@@ -93,7 +96,7 @@ def _write(fd: int, text: str) -> bool | None:
     with suppress(OSError):
         if len(data) > fcntl.fcntl(
             fd, fcntl.F_GETPIPE_SZ
-        ):  # no more than is needed: a user has so many pages of pipes
+        ):  # no more than needed: the pages in a user's pipes are limited
             fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, min(len(data), _PIPE))
     os.set_blocking(fd, False)
     try:
@@ -104,17 +107,17 @@ def _write(fd: int, text: str) -> bool | None:
         return False
 
 
-class Keeper:
+class JobShim:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.plan: dict[str, Any] = json.loads((folder / "start.json").read_text("utf-8"))
         self.running: dict[int, str] = {}  # pid of a node's command: the node
         self.pipes: list[int] = []
-        self.troubles: dict[int, int] = {}  # pid: where it says why it became nothing
+        self.troubles: dict[int, int] = {}  # pid: the pipe that carries why it did not become the command
         self.cgroup = str(self.plan.get("cgroup", ""))
         self.unread: set[str] = set()  # nodes whose launcher closed its standard input
         self.ended: dict[str, int] = {}  # node: status as waitpid has it
-        self.first: tuple[str, int] | None = None  # who failed first
+        self.first: tuple[str, int] | None = None  # the first failure: node, status
         self.asked = False
         self.why = ""
 
@@ -122,53 +125,56 @@ class Keeper:
         libc = ctypes.CDLL(None, use_errno=True)
         libc.prctl(_SUBREAPER, 1, 0, 0, 0)
         self.libc = libc
-        # Taken by sigtimedwait alone: none comes between a look and a wait. Children get an empty mask.
+        # Only sigtimedwait takes these signals: none gets lost between a check and a wait. Children get an empty
+        # mask.
         signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
-        kept(self.folder / "begun", f"{time.time_ns()}\n")
+        write_durably(self.folder / "begun", f"{time.time_ns()}\n")
         for start in self.plan["starts"]:
             if not self._start(start):
                 break
 
     def _start(self, start: dict[str, Any]) -> bool:
-        """A process that becomes a node's command; it says by a pipe why it could not."""
-        told, tell = os.pipe2(os.O_CLOEXEC)
+        """Fork a process that becomes a node's command; a pipe carries the reason if it cannot."""
+        reader, writer = os.pipe2(os.O_CLOEXEC)
         source, sink = (
             os.pipe2(os.O_CLOEXEC)
             if start["remote"]
             else (os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), -1)
         )
         try:
-            keeper = os.getpid()
+            shim = os.getpid()
             pid = os.fork()
             if pid == 0:
-                self._become(start, source, tell, keeper)
+                self._become(start, source, writer, shim)
         except OSError as error:
-            self.why = f"on {start['node']} nothing can be started: {error.strerror}"
+            self.why = f"cannot start a process for node {start['node']}: {error.strerror}"
             self.first = self.first or (start["node"], 127 << 8)
-            os.close(told)
+            os.close(reader)
             if sink >= 0:
                 os.close(sink)
             return False
         finally:
             os.close(source)
-            os.close(tell)
+            os.close(writer)
         self.running[pid] = start["node"]
-        self.troubles[pid] = told
+        self.troubles[pid] = reader
         if sink < 0:
             return True
-        # A launcher's other end reads its environment here, and ends its command when this pipe ends.
+        # The launcher's other end reads its environment from this pipe, and ends its command at the end of the pipe.
         self.pipes.append(sink)
         written = _write(sink, start["told"])
         if written is None:
             self.unread.add(start["node"])  # its exit status gives the reason
         if written is not False:
             return True
-        self.why = f"on {start['node']} '{start['words'][0]}' takes no environment of more than {_PIPE} B"
+        self.why = (
+            f"on {start['node']} '{start['words'][0]}' cannot take the environment: it exceeds {_PIPE} B"
+        )
         self.first = self.first or (start["node"], 127 << 8)
         return False
 
-    def _become(self, start: dict[str, Any], stdin: int, tell: int, keeper: int) -> NoReturn:
-        """In a process of its own: the command, which opens nothing with other rights than the job's."""
+    def _become(self, start: dict[str, Any], stdin: int, writer: int, shim: int) -> NoReturn:
+        """Become the command, in the child process. It opens files with no other rights than the job's."""
         about = start["words"][0]
         try:
             os.setsid()
@@ -179,36 +185,36 @@ class Keeper:
                 about = f"a limit of {most} tasks"
                 allowed = resource.getrlimit(resource.RLIMIT_NPROC)[1]
                 most = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
-                resource.setrlimit(resource.RLIMIT_NPROC, (most, most))  # of its user's, all together
+                resource.setrlimit(resource.RLIMIT_NPROC, (most, most))  # of all tasks of its user together
             if self.plan.get("uid") is not None:
                 os.setgroups(self.plan["groups"])
                 os.setgid(self.plan["gid"])
                 os.setuid(self.plan["uid"])
-            # After the user, whose change takes it back. Where the keeper is killed, its commands are not left to
-            # themselves.
+            # After the change of user, which resets this setting. If the shim is killed, the kernel kills its
+            # commands too.
             self.libc.prctl(_DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
-            if os.getppid() != keeper:
+            if os.getppid() != shim:
                 os._exit(127)
-            for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
+            for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, [])
             about = start["folder"]
             os.chdir(about)
             about = start["output"]
-            # A pipe that nobody reads is an error here, and nothing to wait for.
+            # With O_NONBLOCK, a pipe that nobody reads is an error and does not block.
             output = os.open(
                 about, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY, 0o666
             )
             os.set_blocking(output, True)
-            for there, here in ((stdin, 0), (output, 1), (output, 2)):
-                os.dup2(there, here)
+            for source, target in ((stdin, 0), (output, 1), (output, 2)):
+                os.dup2(source, target)
             about = start["words"][0]
             os.execvpe(about, start["words"], start["environment"])
         except BaseException as error:
             reason = getattr(error, "strerror", None) or str(error)
             with suppress(OSError):
                 os.write(
-                    tell,
+                    writer,
                     f"on {start['node']} '{about}' cannot be used: {reason}"[:1000].encode(
                         "utf-8", "replace"
                     ),
@@ -224,8 +230,8 @@ class Keeper:
                     return
                 node = self.running.pop(pid, None)
                 if node is not None:
-                    told = self._told(pid)
-                    self.why = self.why or told
+                    reason = self._failure(pid)
+                    self.why = self.why or reason
                     if status == 0 and node in self.unread:
                         self.why = self.why or f"on {node} the launcher ended without reading its environment"
                         status = 127 << 8
@@ -233,16 +239,17 @@ class Keeper:
                     if status and self.first is None:
                         self.first = (node, status)
 
-    def _told(self, pid: int) -> str:
-        """Why it did not become its command; "": it did, or its keeper cannot know."""
-        told = self.troubles.pop(pid)
+    def _failure(self, pid: int) -> str:
+        """The reason why a process did not become its command; "" if it did, or if the shim cannot know."""
+        fd = self.troubles.pop(pid)
         try:
-            os.set_blocking(told, False)  # it ends with the process, but for one that it left behind
-            return os.read(told, 4096).decode("utf-8", "replace")
+            # The pipe ends with the process, unless a child of it still has it open.
+            os.set_blocking(fd, False)
+            return os.read(fd, 4096).decode("utf-8", "replace")
         except OSError:
             return ""
         finally:
-            os.close(told)
+            os.close(fd)
 
     def _left(self) -> list[int]:
         return list(dict.fromkeys([*_below(os.getpid()), *in_group(self.cgroup)]))
@@ -250,7 +257,7 @@ class Keeper:
     def _signal(self, number: int) -> None:
         if number == signal.SIGKILL:
             end_group(self.cgroup)
-        # The keeper has not waited for these children yet, so their numbers and groups are still theirs.
+        # The shim has not waited for these children yet, so their process ids and groups are still theirs.
         for pid in self.running:
             with suppress(OSError):
                 try:
@@ -260,19 +267,19 @@ class Keeper:
         signal_found([pid for pid in self._left() if pid not in self.running], number, self._left)
 
     def run(self) -> None:
-        """Until nothing is left of the job."""
+        """Run until no process of the job is left."""
         limit = self.plan["limit_s"]
         over_at = time.monotonic() + limit if limit > 0 else float("inf")
         while self.running and self.first is None and not self.asked and time.monotonic() < over_at:
             self._wait(over_at)
             self._reap()
         if self.asked and self.running:
-            self.why = self._stop().get("reason", "") or "it was told to end"
+            self.why = self._stop().get("reason", "") or "a signal asked it to end"
         elif self.running and self.first is None:
             self.why = f"its time limit of {limit:g} s is over"
         elif self.first is not None and self.running:
             self.why = self.why or f"its command on {self.first[0]} failed: the others were ended"
-        # Also after a command that ended well: what it left in the background is part of the job.
+        # Also after a command that ended well: its background processes are part of the job.
         if self.running or self._left():
             self._end()
 
@@ -283,8 +290,8 @@ class Keeper:
             return {}
 
     def _wait(self, until: float) -> None:
-        told = signal.sigtimedwait(_HELD, max(0.0, min(60.0, until - time.monotonic())))
-        self.asked = self.asked or (told is not None and told.si_signo == signal.SIGTERM)
+        received = signal.sigtimedwait(_HELD, max(0.0, min(60.0, until - time.monotonic())))
+        self.asked = self.asked or (received is not None and received.si_signo == signal.SIGTERM)
 
     def _end(self) -> None:
         grace = float(self._stop().get("grace_s") or self.plan["grace_s"])
@@ -302,12 +309,12 @@ class Keeper:
                 if time.monotonic() >= end:
                     break
                 if number == signal.SIGKILL:
-                    self._signal(number)  # also what was forked meanwhile
+                    self._signal(number)  # also new forks
                 time.sleep(0.02)
 
-    def tell(self) -> None:
+    def write_result(self) -> None:
         node, status = self.first if self.first is not None else ("", 0)
-        told = {
+        result = {
             "ended_ns": time.time_ns(),
             "exit_status": os.WEXITSTATUS(status) if os.WIFEXITED(status) else -1,
             "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
@@ -316,23 +323,23 @@ class Keeper:
             "asked": self.asked,
             "left": len(self._left()),
         }
-        if self.cgroup and not told["left"]:
+        if self.cgroup and not result["left"]:
             with suppress(OSError):
                 os.rmdir(self.cgroup)
-        kept(self.folder / "exit.json", json.dumps(told))
+        write_durably(self.folder / "exit.json", json.dumps(result))
 
 
 def main(folder: str) -> None:
     try:
-        told = os.read(0, 2)
+        word = os.read(0, 2)
     except OSError:
-        told = b""
-    if told[:1] != b"g":
-        return  # who was to say so is no more: it never noted that it began
-    keeper = Keeper(Path(folder))
-    keeper.begin()
-    keeper.run()
-    keeper.tell()
+        word = b""
+    if word[:1] != b"g":
+        return  # the manager that should start the job is gone: it never recorded that the job began
+    shim = JobShim(Path(folder))
+    shim.begin()
+    shim.run()
+    shim.write_result()
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Turns of jobs, read from files that belong to the jobs.
+"""Reads the turns of jobs from files that belong to the jobs.
 
-A read of such a file may never end: its user may have mounted a file system of FUSE on it, which does not answer, or
-the folder is on a server that hangs. No signal ends such a read, nor does a flag of open(2). So files are read by
-threads, one for each user, with no lock held: whoever makes a read hang waits alone, with all jobs of theirs. Such a
-thread ends when the file system answers or is unmounted; it keeps no exit of this process from beginning, but the
-kernel may let the process end only then.
+A read of such a file may never end: its user may have mounted a FUSE file system on it that does not answer, or the
+folder is on a server that hangs. No signal ends such a read, and no flag of open(2) prevents it. So one thread for each
+user reads the files, without a lock: a user who makes a read hang delays only their own jobs. Such a thread ends when
+the file system answers or is unmounted. It does not prevent this process from starting to exit, but the kernel may let
+the process end only then.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from sonde.power.jobs.job_target import Turns
 
 MAX_OF_FILE = 1 << 20  # bytes of a file that are read at a look
 MAX_OF_JOB = 4 << 20  # bytes of all files of a job; the rest is read at the next look
-MAX_READERS = 64  # users whose files are read at one time
-WAIT_S = 0.5  # for what is read at a look; a local disk takes much less
+MAX_READERS = 64  # most users whose files are read at the same time
+WAIT_S = 0.5  # longest wait for the reads of a look; a local disk takes much less
 
 
 class Progress:
-    """The files of one job, progress.0 and so on, and what they say. Read by one thread at a time."""
+    """The progress files of one job, progress.0 and so on, and their content. One thread at a time reads them."""
 
     def __init__(self, folder: Path, parts: int) -> None:
         self._folder = folder
         self.turns = [Turns() for _ in range(parts)]
-        """Values: each look puts new ones in their places, so that others may read them meanwhile."""
+        """Each look puts new values in place, so that other threads may read them meanwhile."""
         self._offsets = [0] * parts
         self._next = 0
 
     def read(self) -> None:
-        """Takes in what was written since the last time, in a thread that may hang."""
+        """Read what was written since the last time, in a thread that may hang."""
         left, parts = MAX_OF_JOB, len(self.turns)
         for k in [(self._next + n) % parts for n in range(parts)]:
             self._next = k
@@ -47,7 +47,7 @@ class Progress:
 
     def _read(self, k: int, most: int) -> int:
         try:
-            # It belongs to the job, which may have put a link or a pipe in its place.
+            # The file belongs to the job, which may have replaced it by a link or a pipe.
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             fd = os.open(self._folder / f"progress.{k}", flags)
         except OSError:
@@ -69,12 +69,12 @@ class Progress:
 
 
 class TurnReader:
-    """Reads progress of jobs, with a thread for each user. look() is one thread's."""
+    """Reads progress of jobs, with one thread for each user. Only one thread calls look()."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._busy: set[str] = set()
-        self._missed: dict[str, int] = {}  # for how many looks users had no place
+        self._missed: dict[str, int] = {}  # number of looks at which a user got no thread
 
     @property
     def busy(self) -> frozenset[str]:
@@ -83,16 +83,16 @@ class TurnReader:
             return frozenset(self._busy)
 
     def look(self, jobs: Iterable[tuple[str, Progress]], wait_s: float = WAIT_S) -> None:
-        """Reads files of jobs of those users whose files are not being read still. jobs: with their users.
+        """Start reads for the users whose earlier reads have ended. jobs: with their users.
 
-        It waits for what it begins, but not for long, and not at all for what hung before.
+        It waits a short time for the reads that it starts, and not at all for reads that hung before.
         """
         of: dict[str, list[Progress]] = {}
         for user, progress in jobs:
             of.setdefault(user, []).append(progress)
         begun = set()
         with self._changed:
-            # Where users are more than places, those who have waited longest come first.
+            # If there are more users than threads, those who have waited longest come first.
             wanted = sorted(of.keys() - self._busy, key=lambda user: -self._missed.get(user, 0))
             for user in wanted[: max(0, MAX_READERS - len(self._busy))]:
                 with suppress(RuntimeError):  # no thread can be started now

@@ -1,4 +1,4 @@
-"""The bus of a power stack with the types of jobs besides: who serves and who asks about them opens this one."""
+"""The bus of a power stack with the types of jobs added: servers and clients of job services open this one."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _USAGE = (
 
 
 def open_bus(stack: Stack, participant: str = "") -> Bus:
-    """As run_bus.open_bus, with jobs.idl.
+    """run_bus.open_bus, with jobs.idl.
 
     Raises
     ------
-    UsageError: the profile. BusError: bus.open. EnvironmentFailure  bus.not_built.
+    UsageError: a fault in the bus profile. BusError: bus.open. EnvironmentFailure  bus.not_built.
     """
     from sonde.bus import client as bus
 
@@ -50,7 +50,7 @@ def open_bus(stack: Stack, participant: str = "") -> Bus:
 
 
 def serve(bus: Bus, service: str, handler: Callable[[Any], Any], name: str, threads: int = 1) -> Server:
-    """Answers a service of jobs. handler(body) -> body. It refuses by raising what refused() makes."""
+    """Serve a job service. handler(body) -> body. It refuses by raising what refused() returns."""
     request, reply = jobs.SERVICES[service]
     return bus.serve(service, handler, name, request, reply, threads)
 
@@ -65,7 +65,7 @@ def refused(word: str, what: str) -> Refused:
 
 
 def check_proof(users: Users, service: str, body: dict[str, Any]) -> None:
-    """That who sent an order may: where it is carried out.
+    """Check that the sender of an order may give it; called where the order is carried out.
 
     Raises
     ------
@@ -80,11 +80,11 @@ def check_proof(users: Users, service: str, body: dict[str, Any]) -> None:
 def call(
     asking: Client, service: str, body: dict[str, Any], timeout_s: float = 5.0, target: str = ""
 ) -> Reply:
-    """What the service answers.
+    """The service's answer.
 
     Raises
     ------
-    UsageError  power.<code> where the body is what it refuses; EnvironmentFailure  power.<code>, power.no_answer.
+    UsageError  power.<code> if the request is at fault; EnvironmentFailure  power.<code>, power.no_answer.
     """
     try:
         return asking.call(body, target, timeout_s)
@@ -98,11 +98,11 @@ def call(
     except Refused as no:
         word = jobs.CODES.get(no.number, no.reply)
         kind: type[SondeError] = UsageError if word in _USAGE or word == "bad_request" else EnvironmentFailure
-        # The bus puts service and server before a server's words; who reads them asked for neither.
+        # The bus puts service and server before the server's message; the user asked for neither.
         raise kind(f"power.{word}", no.what.partition(" refused: ")[2] or no.what, no.hint) from None
 
 
 def ask(bus: Bus, service: str, body: dict[str, Any], timeout_s: float = 5.0) -> Reply:
-    """One call, as call()."""
+    """One call, with a client of its own; see call()."""
     with client(bus, service) as asking:
         return call(asking, service, body, timeout_s)

@@ -1,4 +1,4 @@
-"""What a role of jobs has to know again after a crash: JSON by name, in SQLite, on the disk before save() returns."""
+"""Durable storage for roles of jobs: JSON by name, in SQLite, on the disk before save() returns."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from sonde.core.errors import DataError, EnvironmentFailure
 from sonde.power.stack import run_state
 
 VERSION = 1
-MAX_JOURNAL_B = 16 << 20  # of the write-ahead log when a transaction is over
-MAX_FREE = 4096  # pages of removed rows that the file may have: 16 MiB
+MAX_JOURNAL_B = 16 << 20  # of the write-ahead log after a transaction
+MAX_FREE = 4096  # most pages of removed rows in the file: 16 MiB
 COMPACTED = 2048  # pages that are given back at a time, so that no order waits long for it
 _DAMAGE = (
     sqlite3.DatabaseError,
@@ -30,11 +30,11 @@ _DAMAGE = (
 
 
 class CannotKeep(Exception):
-    """The disk took nothing: what was to be kept is not."""
+    """The disk cannot be written: the changes were not stored."""
 
 
 class Store:
-    """One file and its lock, for one process. Any-thread.
+    """One file and its lock, for one process. Any thread may call it.
 
     Raises
     ------
@@ -52,9 +52,9 @@ class Store:
             raise
 
     def _open(self) -> None:
-        wrong = f"{self.path} is not what was left there"
+        wrong = f"{self.path} is damaged"
         try:
-            with suppress(FileExistsError):  # it has commands and environments in it
+            with suppress(FileExistsError):  # it holds commands and environments
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             self._db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=10)
             self._db.execute("PRAGMA journal_mode=WAL")
@@ -71,23 +71,23 @@ class Store:
                 self._db.execute("PRAGMA auto_vacuum=INCREMENTAL")
                 with suppress(
                     sqlite3.OperationalError
-                ):  # a full disk: the next start may have room for a copy
+                ):  # the disk is full: the next start may have room for a copy
                     self._db.execute("VACUUM")
         except (
             sqlite3.DatabaseError,
             UnicodeDecodeError,
-        ) as error:  # SQLite's words may have what is damaged
+        ) as error:  # SQLite's message may contain the damage
             kind = EnvironmentFailure if isinstance(error, sqlite3.OperationalError) else DataError
             raise kind(
                 "power.cannot_keep" if kind is EnvironmentFailure else "power.not_a_store",
                 f"{wrong}: {error}" if kind is DataError else f"{self.path}: {error}",
-                "move it away to begin anew; jobs in it are lost then"
+                "move it away to start with an empty file; the jobs in it are lost then"
                 if kind is DataError
-                else "is there room?",
+                else "check the free space",
             ) from None
         except OSError as error:
             raise EnvironmentFailure(
-                "power.cannot_keep", f"{self.path}: {error.strerror}", "is there room?"
+                "power.cannot_keep", f"{self.path}: {error.strerror}", "check the free space"
             ) from None
 
     def load(self) -> dict[str, Any]:
@@ -98,11 +98,11 @@ class Store:
 
     @contextmanager
     def decoding(self) -> Iterator[None]:
-        """Around what makes a role's own types of load()'s values.
+        """Context in which a role builds its own types from load()'s values.
 
         Raises
         ------
-        DataError  power.not_a_store: they are not what was saved.
+        DataError  power.not_a_store: the values are not what was saved.
         """
         try:
             yield
@@ -110,11 +110,11 @@ class Store:
             raise DataError(
                 "power.not_a_store",
                 f"{self.path} is damaged: {str(error)[:200] or type(error).__name__}",
-                "move it away to begin anew; jobs in it are lost then",
+                "move it away to start with an empty file; the jobs in it are lost then",
             ) from None
 
     def save(self, changed: Mapping[str, Any], gone: Iterable[str] = ()) -> None:
-        """All of it, or nothing. Raises CannotKeep."""
+        """Save all of it, or nothing. Raises CannotKeep."""
         rows = [
             (name, json.dumps(value, separators=(",", ":"), default=str)) for name, value in changed.items()
         ]
@@ -128,15 +128,15 @@ class Store:
                 with suppress(sqlite3.Error):
                     self._db.execute("ROLLBACK")
                 raise CannotKeep(f"{self.path}: {error}") from None
-            with suppress(sqlite3.Error):  # what was to be stored is; the next one compacts further
+            with suppress(sqlite3.Error):  # the rows are stored; the next save compacts further
                 self._compact()
 
     def _compact(self) -> None:
-        """Gives room of removed rows back to the file system, where it is much."""
+        """Give the room of many removed rows back to the file system."""
         if self._db.execute("PRAGMA freelist_count").fetchone()[0] > MAX_FREE:
             # execute() takes one step of a statement without columns, which is one page.
             self._db.executescript(f"PRAGMA incremental_vacuum({COMPACTED})")
-            # The file becomes shorter when the log is written into it, which by itself is done for a long log alone.
+            # The file shrinks when the log is written into it; by itself SQLite does that only for a long log.
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def close(self) -> None:

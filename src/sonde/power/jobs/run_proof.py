@@ -1,4 +1,4 @@
-"""Proves who orders, by MUNGE, and checks it."""
+"""Proves with MUNGE who gives an order, and checks the proof."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 def _payload(users: Users, service: str, body: Mapping[str, Any]) -> str:
-    """What a credential is made over. The cluster: others may have the same MUNGE key.
+    """The text that a credential signs. It names the cluster, since others may have the same MUNGE key.
 
-    It begins as nothing else does that Sonde has MUNGE sign: a server of the store, too, has its clients sign a text,
-    which it chooses, and which has no end of line.
+    Its beginning differs from everything else that Sonde has MUNGE sign: a server of the store also has its clients
+    sign a text, which the server chooses, and which has no end of line.
     """
     return f"sonde power order 1\n{users.cluster}\n{proof.digest(service, body)}"
 
 
 class NotProven(Exception):
-    """Why an order is not taken. cannot: nothing can be checked here, whoever sent it."""
+    """Why an order is refused. cannot: nothing can be checked here, whoever sent the order."""
 
     def __init__(self, what: str, cannot: bool = False) -> None:
         super().__init__(what)
@@ -33,11 +33,11 @@ class NotProven(Exception):
 
 
 def proven(users: Users, service: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    """An order with a credential of the user that this process has, where the configuration asks for one.
+    """An order with a credential of this process's user, if the configuration asks for one.
 
     Raises
     ------
-    EnvironmentFailure  power.cannot_prove: MUNGE's daemon makes none.
+    EnvironmentFailure  power.cannot_prove: MUNGE's daemon gives no credential.
     """
     if users.proof == "none":
         return dict(body)
@@ -45,12 +45,12 @@ def proven(users: Users, service: str, body: Mapping[str, Any]) -> dict[str, Any
 
 
 def threads(users: Users) -> int:
-    """How many answer orders: one that waits for MUNGE holds up no other."""
+    """The number of threads that answer orders: one that waits for MUNGE delays no other."""
     return 1 if users.proof == "none" else 4
 
 
 def trial(users: Users) -> None:
-    """Where nobody could prove anything is told when a role starts, and not to each who asks.
+    """Check at the start of a role that credentials can be made at all, rather than at each request.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def _credential(payload: str) -> str:
 
 
 def check(users: Users, service: str, body: Mapping[str, Any]) -> None:
-    """Whether who sent an order is who it names, or may speak for others.
+    """Check that the sender of an order is the user whom it names, or may speak for others.
 
     Raises
     ------
@@ -79,8 +79,8 @@ def check(users: Users, service: str, body: Mapping[str, Any]) -> None:
         return
     claimed, credential = proof.claimed(service, body), str(body["credential"])
     if not credential:
-        asks = "the order has no credential, and this role asks for one"
-        raise NotProven(f'{asks}: say proof = "munge" under [users] of the power.toml it was sent with, too')
+        asks = "the order has no credential, and this role requires one"
+        raise NotProven(f'{asks}: set proof = "munge" under [users] also in the power.toml of the sender')
     try:
         uid = int(_power.munge_user(credential, _payload(users, service, body)))
     except EnvironmentFailure as error:
@@ -91,9 +91,9 @@ def check(users: Users, service: str, body: Mapping[str, Any]) -> None:
         name = ""
     if uid in (0, os.geteuid()) or (name and name in (claimed, *users.may_speak_for_others)):
         return
-    who = f"'{name}'" if name else f"user {uid}, whom this host does not know,"
+    who = f"'{name}'" if name else f"user {uid}, unknown on this host,"
     if not claimed:
         raise NotProven(
-            f"the credential is of {who}, and may_speak_for_others under [users] does not name it"
+            f"the credential belongs to {who}, and may_speak_for_others under [users] does not name it"
         )
-    raise NotProven(f"the credential is of {who} and the order in the name of '{claimed}'")
+    raise NotProven(f"the credential belongs to {who}, but the order is in the name of '{claimed}'")

@@ -1,8 +1,8 @@
-"""What starts next: priority, fairness, age, and backfill that delays nobody who was before. Pure.
+"""Which job starts next: priority, fairness, age, and backfill that delays no earlier job. Pure.
 
-The first job that cannot start gets a reservation: the earliest time at which it can, as far as jobs' time limits
-tell. Jobs behind it start before it when they have ended by then, or leave it the nodes and the power it needs.
-Source: Lifka, The ANL/IBM SP scheduling system, 1995 (EASY backfill); here power is one more thing that is lacking.
+The first job that cannot start gets a reservation: the earliest time at which it can start, according to the jobs' time
+limits. Later jobs start before it if they end by then, or leave it the nodes and the power it needs. Source: Lifka, The
+ANL/IBM SP scheduling system, 1995 (EASY backfill); here power is one more resource.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from sonde.core.units import format_power
 from sonde.power.jobs.jobs import Part, Spec
 from sonde.power.jobs.resources import Lack, Resources
 
-DEPTH = 500  # jobs that are looked at in one plan, the first ones
+DEPTH = 500  # the first jobs, which one plan looks at
 
 
 @dataclass(frozen=True)
 class QueueRules:
-    """A queue as it is configured. 0, or NaN: any. users and groups both empty: for all."""
+    """A queue as it is configured. 0, or NaN: no limit. users and groups both empty: for all."""
 
     name: str
     priority: int = 0
@@ -40,9 +40,9 @@ class QueueRules:
 
 @dataclass(frozen=True)
 class Order:
-    """How much what counts. Steps are those of queues' priorities.
+    """How much each criterion counts. Steps are those of the queues' priorities.
 
-    fairness: between a user who had nothing and one who had all. age_s: waiting so long counts one step.
+    fairness: between a user who had nothing and one who had everything. age_s: this waiting time counts one step.
     """
 
     fairness: float = 1.0
@@ -52,7 +52,7 @@ class Order:
 
 
 class Usage:
-    """What users had: node-seconds and energy, of which half is forgotten in each half-life."""
+    """What users had: node-seconds and energy; half of it is forgotten in each half-life."""
 
     def __init__(
         self, half_life_s: float, had: Mapping[str, tuple[float, float]] | None = None, at_s: float = 0.0
@@ -61,7 +61,9 @@ class Usage:
         self.had = dict(had or {})
 
     def to(self, at_s: float, most_s: float = math.inf) -> None:
-        """Lets time go on, by most_s at most; of a clock that was set back from there. What was forgotten stays so."""
+        """Let time pass, most_s at most; after the clock was set back, count from the new time. Forgotten usage stays
+        forgotten.
+        """
         if at_s <= self.at_s:
             self.at_s = at_s
             return
@@ -78,9 +80,10 @@ class Usage:
         self.had[user] = nodes + max(0.0, node_s), energy + max(0.0, energy_j)
 
     def factor(self, user: str, shares: Mapping[str, float], users: Collection[str] = ()) -> float:
-        """1 of who had nothing; 1/2 of who had just their share; towards 0 of who had much more.
+        """1 for a user who had nothing; 1/2 for one who had just their share; towards 0 for one who had much more.
 
-        The larger of both parts counts, of node-seconds and of energy: neither buys the other. users: who else waits.
+        The larger of the two parts counts, node-seconds or energy: neither makes up for the other. users: the other
+        users who wait.
         """
         mine = self.had.get(user)
         if mine is None:
@@ -97,7 +100,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A job that waits. score: the higher one starts first; of equal ones the one that came first."""
+    """A waiting job. score: the highest starts first; among equal ones the earliest."""
 
     spec: Spec
     score: float = 0.0
@@ -106,7 +109,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Busy:
-    """A job that has resources, and when it ends at latest; infinite where nobody knows."""
+    """A job that has resources, and the latest time of its end; infinite where it is unknown."""
 
     job: str
     ends_s: float = math.inf
@@ -114,7 +117,7 @@ class Busy:
 
 @dataclass(frozen=True)
 class Budget:
-    """What the cluster may draw: now_w; and later_w from later_s on, where a part is shed until then."""
+    """What the cluster may draw: now_w; and later_w from later_s on, if a part is shed until then."""
 
     now_w: float
     later_w: float = math.nan
@@ -132,7 +135,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Plan:
-    """What starts now, in this order; why each other one waits; and when the first of those starts at latest."""
+    """The jobs that start now, in this order; why each other one waits; and the latest start of the first of those."""
 
     starts: tuple[Start, ...] = ()
     reasons: Mapping[str, str] = field(default_factory=dict)
@@ -140,12 +143,12 @@ class Plan:
 
 
 def score(queue_priority: int, waited_s: float, fair: float, order: Order) -> float:
-    """Age has no end: whoever waits long enough comes first."""
+    """Age counts without limit: a job that waits long enough comes first."""
     return queue_priority + order.fairness * fair + max(0.0, waited_s) / order.age_s
 
 
 def ends_s(started_s: float, spec: Spec) -> float:
-    """When its time is over, with what it is given to end."""
+    """The end of a job's time, with its time for ending."""
     return started_s + spec.limit_s + spec.grace_s if spec.limit_s > 0 else math.inf
 
 
@@ -158,9 +161,9 @@ def plan(
     usable: Collection[str] | None = None,
     starts_at_once: int = 1000,
 ) -> Plan:
-    """What starts now. resources: with what running jobs have; it is not changed.
+    """Plan what starts now. resources: including those of running jobs; not changed.
 
-    usable: nodes that answer; None: all. starts_at_once: so many at most.
+    usable: nodes that answer; None: all. starts_at_once: the most starts.
     """
     here = resources.copy()
     ends = {busy.job: max(busy.ends_s, now_s) for busy in running}
@@ -178,7 +181,7 @@ def plan(
             if first is None:
                 at = _earliest(spec, here, ends, budget, now_s, usable)
                 if at is None:
-                    # Nothing that is known to come makes it possible: who waits behind it is not held up by it.
+                    # No known event makes its start possible: jobs behind it need not wait for it.
                     continue
                 first, (then_s, then) = one, at
                 if math.isfinite(then_s):
@@ -188,19 +191,19 @@ def plan(
             reasons[spec.job] = "starts next"
             continue
         over_s = ends_s(now_s, spec)
-        # One without a limit is looked at also where nobody knows when the first starts.
+        # A job without a time limit is also considered if the start of the first one is unknown.
         if first is not None and (over_s > then_s or math.isinf(over_s)):
             with_it = then.copy()
             with_it.take(spec.job, found, spec.guaranteed_w)
             if isinstance(with_it.find(first.spec, budget.at(then_s), usable), Lack):
-                reasons[spec.job] = f"waits for {first.spec.job}, which is before it and would start later"
+                reasons[spec.job] = f"waits for {first.spec.job}, which comes first and would be delayed"
                 continue
             then = with_it
         here.take(spec.job, found, spec.guaranteed_w)
         ends[spec.job] = over_s
         starts.append(Start(spec.job, found))
     for one in ordered[DEPTH:]:
-        reasons[one.spec.job] = f"waits for its turn: {DEPTH} jobs or more are before it"
+        reasons[one.spec.job] = f"waits in the queue: {DEPTH} or more jobs come first"
     return Plan(tuple(starts), reasons, expected)
 
 
@@ -212,7 +215,9 @@ def _earliest(
     now_s: float,
     usable: Collection[str] | None,
 ) -> tuple[float, Resources] | None:
-    """When the job can start at latest, and what is in use then; None where no end of a job makes it possible."""
+    """The latest time at which the job can start, and the resources in use then; None if no end of a job makes it
+    possible.
+    """
     then = resources.copy()
     moments: dict[float, list[str]] = {}
     for job in resources.held:
@@ -228,7 +233,7 @@ def _earliest(
 
 
 def never(spec: Spec, empty: Resources, budget_w: float) -> str:
-    """Why a job can never start, whatever ends; "" where it can."""
+    """The reason why a job can never start, whatever ends; "" if it can."""
     found = empty.find(spec, budget_w)
     if not isinstance(found, Lack):
         return ""
@@ -241,11 +246,13 @@ def never(spec: Spec, empty: Resources, budget_w: float) -> str:
         most = max((node.max_w for node in empty.nodes.values()), default=0.0)
         if spec.guaranteed_w > most:
             asked = format_power(spec.guaranteed_w)
-            return f"{asked} are to be guaranteed on each node; a node draws {format_power(most)} at most"
-        return f"{wanted} nodes are asked for, and {good} have what it asks of each"
+            return (
+                f"a guarantee of {asked} on each node is requested; a node draws at most {format_power(most)}"
+            )
+        return f"{wanted} nodes are requested, but only {good} have the requested resources"
     if found.kind == "rack":
-        return "its racks can never give so much power: " + found.what
+        return "its racks can never supply this power: " + found.what
     return (
-        f"{format_power(spec.guaranteed_w)} are to be guaranteed on each of {len(spec.hosts) or spec.nodes} nodes; "
-        f"with the safe caps of the others that is more than the budget of {format_power(budget_w)}"
+        f"a guarantee of {format_power(spec.guaranteed_w)} on each of {len(spec.hosts) or spec.nodes} nodes, "
+        f"with the safe caps of the other nodes that exceeds the budget of {format_power(budget_w)}"
     )

@@ -1,7 +1,7 @@
-"""A job of Slurm as the system manager is told of it: from the environment that Slurm's hooks have. Pure.
+"""A Slurm job as it is reported to the system manager: from the environment of Slurm's hooks. Pure.
 
-The job's comment may say, of each of its nodes, what it would draw and what it is to be guaranteed:
-`sbatch --comment='power=350W guaranteed=250W weight=2'`. Other words of the comment are left alone.
+The job's comment may state, for each of its nodes, the expected power and the guaranteed power: `sbatch
+--comment='power=350W guaranteed=250W weight=2'`. Other words of the comment are ignored.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from sonde.core.errors import UsageError, nearest
 from sonde.core.units import parse_power
 
 KEYS = ("power", "guaranteed", "weight")
-LONGEST_S = 30 * 86400.0  # that the system manager takes
-SPARE_S = 600.0  # beyond a job's time: its epilog comes after its processes are gone
+LONGEST_S = 30 * 86400.0  # the longest time that the system manager accepts
+SPARE_S = 600.0  # added to a job's time: its epilog runs after its processes are gone
 _WORD = re.compile(r"(?:^|[\s,;])(power|guaranteed|weight)=([^\s,;]*)", re.ASCII)
 _MISSPELT = re.compile(r"(?:^|[\s,;])([a-z_-]+)=(\d+(?:\.\d+)?k?W)(?=$|[\s,;])", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Wish:
-    """Of each node, W; 0: not said."""
+    """Power of each node, W; 0: not set."""
 
     demand_w: float = 0.0
     guaranteed_w: float = 0.0
@@ -32,7 +32,7 @@ class Wish:
 
 @dataclass(frozen=True)
 class SlurmJob:
-    """job: as the system manager is to call it. limit_s: 0: not known."""
+    """job: its name at the system manager. limit_s: 0: unknown."""
 
     job: str
     user: str
@@ -51,8 +51,10 @@ def job_of(environment: Mapping[str, str]) -> SlurmJob:
     if not re.fullmatch(r"\d{1,20}", number, re.ASCII):
         raise UsageError(
             "power.not_in_slurm",
-            f"SLURM_JOB_ID is '{number}'" if number else "SLURM_JOB_ID is not set: this is no hook of Slurm",
-            "PrologSlurmctld and EpilogSlurmctld of slurm.conf start it: docs/howto/power-slurm.md",
+            f"SLURM_JOB_ID is '{number}'"
+            if number
+            else "SLURM_JOB_ID is not set: this is not a hook of Slurm",
+            "PrologSlurmctld and EpilogSlurmctld of slurm.conf run this command: docs/howto/power-slurm.md",
         )
     nodes = environment.get("SLURM_JOB_NODELIST") or environment.get("SLURM_NODELIST", "")
     times = [environment.get(f"SLURM_JOB_{name}_TIME", "") for name in ("START", "END")]
@@ -69,8 +71,8 @@ def job_of(environment: Mapping[str, str]) -> SlurmJob:
 
 
 def wish_of(comment: str, default: Wish) -> tuple[Wish, list[str]]:
-    """What a comment asks for, and what it says that cannot be. What it does not say is `default`'s."""
-    said = dict(default.__dict__)
+    """The wish in a comment, and its invalid parts as messages. Values that it does not set come from `default`."""
+    values = dict(default.__dict__)
     wrong: list[str] = []
     for key, text in _WORD.findall(comment):
         try:
@@ -81,20 +83,22 @@ def wish_of(comment: str, default: Wish) -> tuple[Wish, list[str]]:
             allowed = "a number of 0.001 to 1000000" if key == "weight" else "a power such as 350W"
             wrong.append(f"the job's comment says {key}={text[:40]}; allowed: {allowed}")
             continue
-        said["demand_w" if key == "power" else "guaranteed_w" if key == "guaranteed" else key] = value
+        values["demand_w" if key == "power" else "guaranteed_w" if key == "guaranteed" else key] = value
     for key, text in _MISSPELT.findall(comment):
         near = nearest(key, KEYS)
         if key not in KEYS and near:
-            wrong.append(f"the job's comment says {key}={text}, which means nothing{near}")
-    wish = Wish(**said)
+            wrong.append(f"the job's comment says {key}={text}, which is not a known word{near}")
+    wish = Wish(**values)
     if wish.demand_w and wish.guaranteed_w > wish.demand_w:
-        wrong.append("the job's comment guarantees more than its power: it is guaranteed its power")
+        wrong.append(
+            "the job's comment guarantees more than its power: the guarantee is reduced to its power"
+        )
         wish = Wish(wish.demand_w, wish.demand_w, wish.weight)
     return wish, wrong
 
 
 def command(job: SlurmJob, wish: Wish, managed: Sequence[str]) -> dict[str, object] | None:
-    """SystemCommand of a job that begins; None where the power stack has none of its nodes."""
+    """SystemCommand for a job that begins; None if the power stack has none of its nodes."""
     nodes = [node for node in job.nodes if node in set(managed)]
     if not nodes:
         return None

@@ -1,11 +1,12 @@
 """Whether a budget was held, from what nodes and managers reported. Pure.
 
-A report tells a cap at one instant, and since when the hardware has it. Between two reports of a node its cap is taken
-to be one or the other, so that the sum of all caps lies between `low` and `high`; `high` changes when the node says
-that its cap did, where it says that: a lower one by then at the latest, a higher one from then on at the earliest. That
-is sure where no cap changes twice between two reports, and else for what lasts: `low` above the budget for at least as
-long as nodes are silent between reports is a violation, if reports come as often as decisions; all else that is above
-it by `high` is not known. Times are those of the senders' clocks, s.
+A report holds the cap at one instant, and since when the hardware has it. Between two reports of a node its cap is
+either the earlier or the later one, so the sum of all caps lies between `low` and `high`. `high` changes at the time at
+which the node reports that its cap changed, if it reports that: a lower cap holds from then on at the latest, a higher
+one from then on at the earliest. This is certain if no cap changes twice between two reports, and otherwise for states
+that last: if `low` is above the budget for at least as long as nodes are silent between reports, it is a violation,
+provided that reports come as often as decisions. For any other time at which `high` is above the budget, it is unknown
+whether the caps were. Times are those of the senders' clocks, s.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ import numpy as np
 from sonde.power.stack.telemetry import NAN, ClusterSample, NodeSample, total
 
 EXCESS_W = 0.01  # below it a sum of rounded numbers is no excess
-EXCESS = 1e-6  # and this share of the budget
+EXCESS = 1e-6  # and below this share of the budget
 
 
 @dataclass(frozen=True)
 class NodeSeries:
-    """One node's reports in the order of time. leased: as it said. cap_since_s: since when it has its cap; NaN: not
-    known.
+    """One node's reports in the order of time. leased: as reported. cap_since_s: since when it has its cap; NaN:
+    unknown.
     """
 
     t: np.ndarray
@@ -38,17 +39,17 @@ class NodeSeries:
 
     def since(self, t: float) -> NodeSeries:
         """Its reports from t on."""
-        there = self.t >= t
+        later = self.t >= t
         pieces = (self.t, self.power_w, self.cap_w, self.energy_j, self.leased)
-        since = None if self.cap_since_s is None else self.cap_since_s[there]
-        t_, power, cap, energy, leased = (piece[there] for piece in pieces)
+        since = None if self.cap_since_s is None else self.cap_since_s[later]
+        t_, power, cap, energy, leased = (piece[later] for piece in pieces)
         return NodeSeries(t_, power, cap, energy, leased, since)
 
 
 @dataclass(frozen=True)
 class ClusterSeries:
-    """Reports of managers in the order of time. unknown_w: what nodes that a manager did not know yet may have been at,
-    beyond committed_w.
+    """Reports of managers in the order of time. unknown_w: beyond committed_w, the most that nodes may have drawn that
+    a manager did not know yet.
     """
 
     t: np.ndarray
@@ -64,7 +65,7 @@ class ClusterSeries:
 
     @property
     def at_most_w(self) -> np.ndarray:
-        """What all nodes may have been at, also those that were not known."""
+        """The most that all nodes may have drawn, including unknown nodes."""
         return self.committed_w if self.unknown_w is None else self.committed_w + self.unknown_w
 
 
@@ -89,7 +90,7 @@ _EMPTY = Step(np.zeros(0), np.zeros(0))
 
 @dataclass(frozen=True)
 class Failover:
-    """One takeover. gap_s: from when the one before was last heard, or from when it is known to have ended."""
+    """One takeover. gap_s: since the earlier manager was last heard, or is known to have ended."""
 
     at_s: float
     gap_s: float
@@ -100,14 +101,15 @@ class Failover:
 
 @dataclass(frozen=True)
 class Held:
-    """What a budget came to.
+    """The judgement of a budget.
 
-    max_sum_caps_w : the largest sum of caps that lasted from one report to the next; possible_w: that may have been.
-    violations: how often it was surely above the budget, violation_s for how long; unknown_s: how long it may be.
-    max_unknown_w : the most that nodes may have had which a manager that took over did not know yet, beyond their safe
-    caps. over_budget_s : how long measured power was above the budget. comply_s: the longest from a lower budget until
-    no more was lent than it; NaN where it never fell. failovers: takeovers. expired: how often a lease of a node ended
-    without another. report_s, period_s: how long a node is silent between two reports, and between two decisions.
+    max_sum_caps_w : the largest sum of caps that lasted from one report to the next; possible_w: the largest possible
+    sum. violations: how often the sum was certainly above the budget, violation_s for how long; unknown_s: for how long
+    it may have been. max_unknown_w : the most that nodes may have drawn beyond their safe caps while a new manager did
+    not know them yet. over_budget_s : how long the measured power was above the budget. comply_s: the longest time from
+    a lower budget until no more was lent than it; NaN if it never fell. failovers: takeovers. expired: how often a
+    lease of a node ended without a new one. report_s, period_s: the time between two reports of a node, and between two
+    decisions.
     """
 
     budget_w: float = NAN
@@ -137,14 +139,14 @@ class Held:
 
     @property
     def failover_s(self) -> float:
-        """The longest takeover; NaN where there was none."""
+        """The longest takeover; NaN if there was none."""
         return max((one.gap_s for one in self.failovers), default=NAN)
 
 
 def held(
     nodes: Mapping[str, NodeSeries], cluster: ClusterSeries, ended_s: Mapping[str, float] | None = None
 ) -> Held:
-    """Judges a stretch of time. ended_s: when a manager is known to have ended, by its name."""
+    """Judge a stretch of time. ended_s: when a manager is known to have ended, by its name."""
     series = [one for one in nodes.values() if len(one.t)]
     limit, budgets = _limit(cluster)
     low = _sum([(one.t, _between(one.cap_w, np.fmin)) for one in series])
@@ -188,30 +190,30 @@ def held(
 
 
 def _between(caps: np.ndarray, of: np.ufunc) -> np.ndarray:
-    """Of each report and the next one the smaller or the larger cap; the last holds."""
+    """For each report, the smaller or larger of its cap and the next one's; the last report's cap holds."""
     return np.asarray(of(caps, np.append(caps[1:], caps[-1:])))
 
 
 def _at_most(node: NodeSeries) -> tuple[np.ndarray, np.ndarray]:
-    """A node's highest cap from each time on: of each report and the next one the larger; where the next one tells
-    when its cap began, until then its own.
+    """A node's highest possible cap from each time on. It is the larger of each report's and the next one's; if the
+    next report states when its cap began, the earlier cap holds until then.
     """
     t, caps, since = node.t, node.cap_w, node.cap_since_s
     high = _between(caps, np.fmax)
     if since is None or len(t) < 2:
         return t, high
     began = np.fmax(since[1:], t[:-1])
-    told = np.isfinite(since[1:]) & (began <= t[1:]) & (caps[:-1] != caps[1:])
-    high[:-1][told] = caps[:-1][told]
-    times = np.concatenate([t, began[told]])
-    values = np.concatenate([high, caps[1:][told]])
-    # Of two at one time the report comes first.
+    known_change = np.isfinite(since[1:]) & (began <= t[1:]) & (caps[:-1] != caps[1:])
+    high[:-1][known_change] = caps[:-1][known_change]
+    times = np.concatenate([t, began[known_change]])
+    values = np.concatenate([high, caps[1:][known_change]])
+    # The report comes first where two entries have one time.
     order = np.argsort(times, kind="stable")
     return times[order], values[order]
 
 
 def _sum(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> Step:
-    """The sum of quantities that hold from report to report; who said nothing yet, or NaN, adds nothing."""
+    """The sum of quantities that hold from report to report; a node without a report yet, or with NaN, adds nothing."""
     if not parts:
         return _EMPTY
     t = np.concatenate([one for one, _ in parts])
@@ -221,15 +223,15 @@ def _sum(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> Step:
         return _EMPTY
     order = np.argsort(t, kind="stable")
     t, total = t[order], np.cumsum(steps[order])
-    last = np.append(t[1:] != t[:-1], True)  # of several at one time the last sum counts
+    last = np.append(t[1:] != t[:-1], True)  # of several sums at one time the last counts
     return Step(t[last], total[last])
 
 
 def _limit(cluster: ClusterSeries) -> tuple[Step, np.ndarray]:
-    """What may be lent: the budget, and after it fell what is still out, until it was given back."""
+    """The most that may be lent: the budget, and after it fell, the power still lent until it was given back."""
     good = np.isfinite(cluster.budget_w)
     t, budget, committed = cluster.t[good], cluster.budget_w[good], cluster.at_most_w[good]
-    # A budget that is lower in the next report fell at some time before it.
+    # A budget that is lower in the next report fell at some time before that report.
     allowed = np.fmax(budget, np.append(budget[1:], budget[-1:]))
     falling = False
     for k in range(1, len(budget)):
@@ -243,19 +245,19 @@ def _limit(cluster: ClusterSeries) -> tuple[Step, np.ndarray]:
 
 
 def _silent(series: Sequence[NodeSeries]) -> float:
-    """The usual time between two reports, of the node that reports most seldom; 0 where that is not known."""
+    """The usual time between two reports of the node that reports least often; 0 if unknown."""
     return max((float(np.median(np.diff(one.t))) for one in series if len(one.t) > 1), default=0.0)
 
 
 def _lasting(quantity: Step, span_s: float) -> float:
-    """The largest value that a quantity did not fall below for so long."""
+    """The largest value below which a quantity did not fall for this time."""
     t, value = quantity.t, quantity.value
     if not len(t):
         return NAN
     best, last = -math.inf, 0
-    inside: deque[int] = deque()  # of the window that begins at t[k], in rising order of values
+    inside: deque[int] = deque()  # indices of the window that begins at t[k], by rising values
     for k in range(len(t)):
-        if k and t[-1] < t[k] + span_s:  # what the end cuts off did not last
+        if k and t[-1] < t[k] + span_s:  # a value that the end cuts off did not last
             break
         while last < len(t) and (last <= k or t[last] < t[k] + span_s):
             while inside and value[inside[-1]] >= value[last]:
@@ -269,7 +271,7 @@ def _lasting(quantity: Step, span_s: float) -> float:
 
 
 def _above(quantity: Step, limit: Step, least_s: float = 0.0) -> tuple[int, float]:
-    """How often a quantity was above the limit for at least so long, and for how long together."""
+    """How often a quantity was above the limit for at least this time, and for how long in total."""
     if not len(quantity.t) or not len(limit.t):
         return 0, 0.0
     t = np.unique(np.concatenate([quantity.t, limit.t]))
@@ -296,7 +298,7 @@ def _comply(cluster: ClusterSeries) -> float:
 
 
 def failovers(cluster: ClusterSeries, ended_s: Mapping[str, float]) -> tuple[Failover, ...]:
-    """Each time another manager led under a higher epoch than all before."""
+    """Each time another manager led under a higher epoch than all earlier ones."""
     found: list[Failover] = []
     leader, epoch, seen = "", -1, NAN
     for t, number, who, state in zip(cluster.t, cluster.epoch, cluster.manager, cluster.state):
@@ -314,9 +316,10 @@ def failovers(cluster: ClusterSeries, ended_s: Mapping[str, float]) -> tuple[Fai
 
 
 def gained(counter: np.ndarray) -> float:
-    """What a counter gained; it begins again where it falls to less than half, as a node manager's does.
+    """The total increase of a counter. A counter that falls to less than half was reset, as when a node manager starts.
 
-    A smaller fall is that of reports out of order, as after a clock that was set back: it is taken off again, or each
+    A smaller fall comes from reports out of order, for example after a clock was set back. It is subtracted again;
+    otherwise each one would count everything that the counter ever gained.
     would count all that the counter ever gained.
     """
     known = counter[np.isfinite(counter)]
@@ -340,40 +343,40 @@ def _last(values: np.ndarray) -> float:
 
 
 def node_series(samples: Iterable[NodeSample]) -> dict[str, NodeSeries]:
-    """By node; in the order of the nodes' clocks."""
+    """Reports by node, in the order of the nodes' clocks."""
     of: dict[str, list[NodeSample]] = {}
     for sample in samples:
         of.setdefault(sample.node, []).append(sample)
-    made = {}
-    for name, said in sorted(of.items()):
-        said.sort(key=lambda one: one.at_ns)
+    series = {}
+    for name, reports in sorted(of.items()):
+        reports.sort(key=lambda one: one.at_ns)
         table = np.array(
             [
                 (s.at_ns * 1e-9, s.power_w, s.cap_w, s.energy_j, float(s.leased), since_s(s.cap_since_ns))
-                for s in said
+                for s in reports
             ],
             float,
         )
-        made[name] = NodeSeries(*table.T)
-    return made
+        series[name] = NodeSeries(*table.T)
+    return series
 
 
 def since_s(cap_since_ns: int, began_ns: int = 0) -> float:
-    """Of a sample, on the clock of its time; NaN where it does not say."""
+    """Since when a sample's cap holds, on the clock of its time; NaN if it is not stated."""
     return (cap_since_ns - began_ns) * 1e-9 if cap_since_ns > 0 else NAN
 
 
 def cluster_series(samples: Iterable[ClusterSample]) -> ClusterSeries:
-    said = sorted(samples, key=lambda one: one.at_ns)
+    reports = sorted(samples, key=lambda one: one.at_ns)
     table = np.array(
         [
             (s.at_ns * 1e-9, s.budget_w, s.committed_w, s.safe_w, s.lease_s, s.period_s, s.epoch, s.unknown_w)
-            for s in said
+            for s in reports
         ],
         float,
-    ).reshape(len(said), 8)
+    ).reshape(len(reports), 8)
     t, budget, committed, safe, lease, period, epoch, unknown = table.T
-    managers = tuple(s.manager for s in said)
+    managers = tuple(s.manager for s in reports)
     return ClusterSeries(
-        t, budget, committed, safe, lease, period, epoch, managers, tuple(s.state for s in said), unknown
+        t, budget, committed, safe, lease, period, epoch, managers, tuple(s.state for s in reports), unknown
     )

@@ -22,9 +22,9 @@ WAIT = click.option(
     default="60s",
     show_default=True,
     metavar="TIME",
-    help="How long to wait until nodes hold to it.",
+    help="How long to wait until nodes comply.",
 )
-REASON = click.option("--reason", default="", metavar="TEXT", help="Why, for the audit log.")
+REASON = click.option("--reason", default="", metavar="TEXT", help="Reason, for the audit log.")
 
 
 @click.command()
@@ -37,13 +37,13 @@ REASON = click.option("--reason", default="", metavar="TEXT", help="Why, for the
     default="5s",
     show_default=True,
     metavar="TIME",
-    help="How long to listen, at most.",
+    help="Longest time to listen.",
 )
 def status(config_path: Path, within_s: float) -> Outcome:
-    """Say who is heard and who leads, what is drawn and lent, and whether the budget was held in the last hour.
+    """Show the nodes and the manager, power drawn and lent, and whether the budget was held in the last hour.
 
-    The numbers are those of the manager that leads; what was heard is shown where none answers. Exit 1: no manager
-    leads, a node is not heard, caps are above the budget, or a node is counted at its most.
+    The numbers are the leading manager's; if none answers, those of the nodes' own reports. Exit 1: no manager leads, a
+    node is not heard, caps are above the budget, or a node is counted at its highest power.
 
     \b
     sonde power status --config power.toml
@@ -53,9 +53,9 @@ def status(config_path: Path, within_s: float) -> Outcome:
     from sonde.power.stack import run_bus
 
     stack = run_bus.load(config_path)
-    with run_live.listening(stack) as (bus, ears):
-        now, whole = run_live.look(ears, stack, within_s)
-        # One that was not heard may report seldom; if it is there, the bus knows it by now.
+    with run_live.listening(stack) as (bus, subscriber):
+        now, whole = run_live.look(subscriber, stack, within_s)
+        # A node that was not heard may report rarely; if it is present, the bus knows it by now.
         answer = _asked(bus, within_s if now["cluster"]["managed"] else min(within_s, 1.0))
         if answer is not None:
             now = live.informed(now, answer)
@@ -70,13 +70,13 @@ def status(config_path: Path, within_s: float) -> Outcome:
         outcome.lines.append(f"In the last hour: {verdict.sentence(before)}.")
         outcome.tables.append(verdict.table(before))
     else:
-        outcome.lines.append(f"There is no history at {stack.history}: a monitor keeps it.")
+        outcome.lines.append(f"There is no history at {stack.history}: a monitor writes it.")
     outcome.sound = not outcome.findings and (whole or answer is not None)
     return outcome
 
 
 def _asked(bus: Any, within_s: float) -> dict[str, Any] | None:
-    """The leading manager's table of the cluster and of each node; None where no manager answers."""
+    """The leading manager's table of the cluster and of each node; None if no manager answers."""
     from contextlib import suppress
 
     from sonde.core.errors import SondeError
@@ -129,11 +129,11 @@ def _nodes(nodes: list[dict[str, Any]]) -> Table:
     default="1s",
     show_default=True,
     metavar="TIME",
-    help="Between two looks.",
+    help="Time between two updates.",
 )
-@click.option("--turns", type=Whole(1), metavar="N", help="Look so often, then end; else until Ctrl-C.")
+@click.option("--turns", type=Whole(1), metavar="N", help="Number of updates; default: until Ctrl-C.")
 def top(config_path: Path, every_s: float, turns: int | None) -> Outcome:
-    """Watch power, caps and leases on a terminal of 80 columns, until Ctrl-C.
+    """Show power, caps and leases on a terminal of 80 columns, until Ctrl-C.
 
     \b
     sonde power top --config power.toml
@@ -155,7 +155,7 @@ def top(config_path: Path, every_s: float, turns: int | None) -> Outcome:
 @WAIT
 @REASON
 def set_budget(power: float, config_path: Path, wait_s: float, reason: str) -> Outcome:
-    """Give the cluster another budget, and wait until its nodes hold to it.
+    """Set another budget for the cluster, and wait until its nodes comply.
 
     \b
     sonde power set-budget 20kW --config power.toml
@@ -174,7 +174,7 @@ def set_budget(power: float, config_path: Path, wait_s: float, reason: str) -> O
 @WAIT
 @REASON
 def shed(share: float, for_s: float, config_path: Path, wait_s: float, reason: str) -> Outcome:
-    """Do without a part of the budget for a while, and say how long it took until nodes held to it.
+    """Reduce the budget for a while, and report how long it took until the nodes complied.
 
     \b
     sonde power shed 20% --for 30m --config power.toml
@@ -192,38 +192,38 @@ def _ordered(verb: str, config_path: Path, order: dict[str, Any], wait_s: float)
     with run_bus.open_bus(stack, "sonde") as bus:
         body = {**order, "wait_s": wait_s, "user": own_user()[:64], "reason": order["reason"][:256]}
         reply: Reply = run_bus.ask(bus, "SystemPowerManager_set", body, timeout_s=wait_s + 5)
-    told, comply = reply.body["cluster"], float(reply.body["comply_s"])
-    budget, complied = float(told["budget_w"]), comply == comply
-    said = f"the budget is {format_power(budget)}"
+    cluster, comply = reply.body["cluster"], float(reply.body["comply_s"])
+    budget, complied = float(cluster["budget_w"]), comply == comply
+    text = f"the budget is {format_power(budget)}"
     if verb == "shed":
-        restored = float(told["restored_w"])
+        restored = float(cluster["restored_w"])
         again = f" of {format_power(restored)}" if restored == restored else ""
-        said += f"{again} for {format_duration(float(told['shed_left_s']))}"
-    said += (
-        f"; held after {format_duration(comply)}"
+        text += f"{again} for {format_duration(float(cluster['shed_left_s']))}"
+    text += (
+        f"; all nodes complied after {format_duration(comply)}"
         if complied
-        else f"; not yet held after {format_duration(wait_s)}: caps that were lent run out within the lease"
+        else f"; not all nodes complied within {format_duration(wait_s)}: caps that were lent end with their leases"
     )
     outcome = Outcome(
         "power",
         verb,
-        said,
+        text,
         complete=complied,
         values={
             "budget_w": budget,
             "comply_s": comply if complied else None,
-            "committed_w": float(told["committed_w"]),
-            "manager": str(told["manager"]),
-            "epoch": int(told["epoch"]),
-            "restored_w": float(told["restored_w"])
-            if float(told["restored_w"]) == told["restored_w"]
+            "committed_w": float(cluster["committed_w"]),
+            "manager": str(cluster["manager"]),
+            "epoch": int(cluster["epoch"]),
+            "restored_w": float(cluster["restored_w"])
+            if float(cluster["restored_w"]) == cluster["restored_w"]
             else None,
-            "shed_left_s": float(told["shed_left_s"]),
+            "shed_left_s": float(cluster["shed_left_s"]),
         },
     )
     if reply.message:
         outcome.warnings.append(
-            Warning("power.not_told", reply.message, "'sonde power status' shows who is heard")
+            Warning("power.not_told", reply.message, "'sonde power status' shows which daemons are heard")
         )
     if not complied:
         outcome.exit = Exit.INCOMPLETE

@@ -1,4 +1,4 @@
-"""The present of a cluster, as the live page, `top` and `status` show it. Pure."""
+"""The present state of a cluster, for the live page, `top` and `status`. Pure."""
 
 from __future__ import annotations
 
@@ -23,37 +23,39 @@ from sonde.power.stack.telemetry import (
     total,
 )
 
-MOST_POINTS = 3600  # of the course: an hour, by seconds
+MOST_POINTS = 3600  # of the curves: an hour, one point a second
 
 
 def number(value: float) -> float | None:
-    """As JSON has it: what is not known is null."""
+    """A number for JSON: an unknown one is null."""
     return round(value, 6) if math.isfinite(value) else None
 
 
 def leading(latest: Latest, cluster: str) -> ClusterSample | None:
-    """What the manager said that leads this cluster."""
+    """The latest sample of the manager that leads this cluster."""
     return latest.clusters.get(cluster)
 
 
 def managed(latest: Latest, cluster: str, now_s: float) -> bool:
-    """Whether a manager was heard of late."""
-    told = leading(latest, cluster)
-    if told is None:
+    """Whether a manager was heard lately."""
+    leader = leading(latest, cluster)
+    if leader is None:
         return False
-    period = told.period_s if told.period_s > 0 else 2.0
+    period = leader.period_s if leader.period_s > 0 else 2.0
     return latest.age_s(CLUSTER, cluster, now_s) <= max(LEAST_S, UNHEARD * period)
 
 
 def sums(latest: Latest, now_s: float) -> tuple[float, float, int]:
-    """Caps and power of nodes that are heard, together, and how many they are."""
-    there = [n for n in latest.nodes.values() if heard(n, latest.age_s(NODE, n.node, now_s))]
-    return total([n.cap_w for n in there]), total([n.power_w for n in there]), len(there)
+    """Sums of caps and power of the nodes that are heard, and their number."""
+    up = [n for n in latest.nodes.values() if heard(n, latest.age_s(NODE, n.node, now_s))]
+    return total([n.cap_w for n in up]), total([n.power_w for n in up]), len(up)
 
 
 def present(latest: Latest, cluster: str, now_s: float, expected: Sequence[str] = ()) -> dict[str, Any]:
-    """All that is known now, as JSON has it. expected: nodes of the configuration; who was never heard is told, too."""
-    told = leading(latest, cluster)
+    """All current values, for JSON. expected: nodes of the configuration; those that were never heard are
+    listed, too.
+    """
+    leader = leading(latest, cluster)
     caps, power, up = sums(latest, now_s)
     job_of = {node: job.job for job in latest.jobs.values() if job.state == "running" for node in job.nodes}
     nodes = []
@@ -103,30 +105,30 @@ def present(latest: Latest, cluster: str, now_s: float, expected: Sequence[str] 
         "up": up,
         "simulated": any(n.source == SIMULATED for n in latest.nodes.values()),
     }
-    if told is not None:
+    if leader is not None:
         of_cluster |= {
-            "manager": told.manager,
-            "state": told.state,
-            "policy": told.policy,
-            "epoch": told.epoch,
-            "budget_w": number(told.budget_w),
-            "committed_w": number(told.committed_w),
-            "unknown_nodes": told.unknown_nodes,
-            "unknown_w": number(told.unknown_w),
-            "safe_w": number(told.safe_w),
-            "lease_s": number(told.lease_s),
-            "nodes": told.nodes,
-            "heard": told.heard,
-            "leased": told.leased,
+            "manager": leader.manager,
+            "state": leader.state,
+            "policy": leader.policy,
+            "epoch": leader.epoch,
+            "budget_w": number(leader.budget_w),
+            "committed_w": number(leader.committed_w),
+            "unknown_nodes": leader.unknown_nodes,
+            "unknown_w": number(leader.unknown_w),
+            "safe_w": number(leader.safe_w),
+            "lease_s": number(leader.lease_s),
+            "nodes": leader.nodes,
+            "heard": leader.heard,
+            "leased": leader.leased,
             "age_s": number(latest.age_s(CLUSTER, cluster, now_s)),
         }
     return {"cluster": of_cluster, "nodes": nodes, "jobs": jobs}
 
 
 def informed(now: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
-    """The present as the leading manager has it: who listens for some seconds misses nodes that report seldom.
+    """The present state with the leading manager's answer: a listener of some seconds misses nodes that report rarely.
 
-    now: of present(). answer: the body that a manager gave to GET_POWER.
+    now: from present(). answer: the body of a manager's reply to GET_POWER.
     """
     table = {str(share["node"]): share for share in answer["nodes"]}
     cluster = answer["cluster"]
@@ -172,7 +174,7 @@ COUNTED_AT_MOST = ("power.name_twice", "power.disobeys", "power.stuck")
 
 
 def found(now: Mapping[str, Any]) -> list[Finding]:
-    """The present state that a watchdog has to know: it is why `status` ends with 1."""
+    """The present faults that need attention: because of them `status` ends with exit code 1."""
     of, out = now["cluster"], []
     look = "sonde power status --within 20s"
     if not of["managed"]:
@@ -182,7 +184,7 @@ def found(now: Mapping[str, Any]) -> list[Finding]:
     names = [node["node"] for node in now["nodes"] if not node["up"]]
     if names:
         more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-        text = f"heard {len(now['nodes']) - len(names)} of {len(now['nodes'])} nodes; not {', '.join(names[:5])}{more}"
+        text = f"{len(names)} of {len(now['nodes'])} nodes not heard: {', '.join(names[:5])}{more}"
         out.append(Finding("power.not_heard", text, {"nodes": names}, look))
     caps, budget = of.get("sum_caps_w"), of.get("budget_w")
     if caps is not None and budget is not None and caps > budget * 1.000001:
@@ -196,34 +198,34 @@ def found(now: Mapping[str, Any]) -> list[Finding]:
 
 
 def verdict(now: Mapping[str, Any]) -> str:
-    """One sentence on the present."""
+    """One sentence on the present state."""
     of = now["cluster"]
     budget, power, caps = of.get("budget_w"), of.get("power_w"), of.get("sum_caps_w")
     if budget is None:
         up = sum(node["up"] for node in now["nodes"])
         return (
-            f"{up} of {len(now['nodes'])} nodes are heard, and no system manager"
+            f"{up} of {len(now['nodes'])} nodes are heard, but no system manager"
             if now["nodes"]
-            else "Nobody is heard"
+            else "No node and no system manager is heard"
         )
     if power is None:
         return f"No node is heard; the budget is {format_power(budget)}"
-    said = f"{format_power(power)} of {format_power(budget)} drawn"
+    text = f"{format_power(power)} of {format_power(budget)} drawn"
     if caps is not None:
-        said += f", caps {format_power(caps)}"
+        text += f", caps {format_power(caps)}"
         if caps > budget * 1.000001:
-            said += f": above the budget by {format_power(caps - budget)}"
+            text += f": above the budget by {format_power(caps - budget)}"
     if not of["managed"]:
-        said += "; no system manager is heard"
-    return said + (" (simulated)" if of["simulated"] else "")
+        text += "; no system manager is heard"
+    return text + (" (simulated)" if of["simulated"] else "")
 
 
 def summary(now: Mapping[str, Any]) -> str:
-    """The verdict, how many nodes are heard, and who leads."""
+    """The verdict, the number of nodes heard, and the leading manager."""
     of, text = now["cluster"], verdict(now)
     if of.get("budget_w") is None:
         return text
-    text += f"; heard {sum(node['up'] for node in now['nodes'])} of {len(now['nodes'])} nodes"
+    text += f"; {sum(node['up'] for node in now['nodes'])} of {len(now['nodes'])} nodes heard"
     if of["managed"] and of.get("manager"):
         text += f"; {of['manager']} {'leads' if of['state'] == 'active' else 'is ' + of['state']}"
     return text
@@ -231,22 +233,22 @@ def summary(now: Mapping[str, Any]) -> str:
 
 @dataclass
 class Course:
-    """The last hour by seconds, for the page's curves: rows of `COLUMNS`."""
+    """The last hour, one row a second, for the page's curves: rows of `COLUMNS`."""
 
     points: deque[list[float | None]] = field(default_factory=lambda: deque(maxlen=MOST_POINTS))
 
     COLUMNS = ("at_s", "power_w", "sum_caps_w", "committed_w", "budget_w", "up")
 
     def add(self, latest: Latest, cluster: str, now_s: float, at_s: float) -> list[float | None]:
-        """One more point; at_s: seconds of the day's clock, for its axis."""
-        told = leading(latest, cluster) if managed(latest, cluster, now_s) else None
+        """Add one point; at_s: wall-clock time in seconds, for the axis."""
+        leader = leading(latest, cluster) if managed(latest, cluster, now_s) else None
         caps, power, up = sums(latest, now_s)
         budget = leading(latest, cluster)
         row = [
             round(at_s, 3),
             number(power),
             number(caps),
-            number(told.committed_w if told else NAN),
+            number(leader.committed_w if leader else NAN),
             number(budget.budget_w if budget else NAN),
             float(up),
         ]
@@ -260,7 +262,7 @@ BAR = 20
 
 
 def lines(now: Mapping[str, Any], width: int = 80, height: int = 24) -> list[str]:
-    """The present on a terminal of at least 60 columns."""
+    """The present state on a terminal of at least 60 columns."""
     of = now["cluster"]
     out = [_fit(f"sonde power · {of['cluster']} · {verdict(now)}", width)]
     if of.get("manager"):
@@ -306,8 +308,8 @@ def _node_line(node: Mapping[str, Any], name: int) -> str:
     power, cap = node["power_w"], node["cap_w"]
     share = power / cap if power is not None and cap else NAN
     lease = f"{max(0.0, node['left_s']):.0f} s" if node["left_s"] is not None else "safe"
-    told = f"{label:{name}} {_watts(power):>9} {_watts(cap):>9} {bar(share, BAR)} {lease:>7} {node['job']}"
-    return told + (f" ! {node['trouble']}" if node["trouble"] else "")
+    text = f"{label:{name}} {_watts(power):>9} {_watts(cap):>9} {bar(share, BAR)} {lease:>7} {node['job']}"
+    return text + (f" ! {node['trouble']}" if node["trouble"] else "")
 
 
 def _watts(value: float | None) -> str:
@@ -315,7 +317,7 @@ def _watts(value: float | None) -> str:
 
 
 def bar(share: float, cells: int) -> str:
-    """A share as a bar; what is above all of it ends in a mark."""
+    """A share as a bar; a share above 1 ends in a mark."""
     if not math.isfinite(share):
         return "·" * cells
     if share > 1.000001:

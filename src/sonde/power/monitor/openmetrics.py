@@ -1,4 +1,4 @@
-"""What a monitor knows, for scrapers: OpenMetrics 1.0, or Prometheus' text format 0.0.4. Pure.
+"""A monitor's values for scrapers: OpenMetrics 1.0, or Prometheus' text format 0.0.4. Pure.
 
 Source: https://prometheus.io/docs/specs/om/open_metrics_spec/
 """
@@ -17,7 +17,7 @@ OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 UNHEARD = 3.0  # reports that may be missing before a node counts as not heard
-LEAST_S = 5.0  # and never sooner: a scrape must not see a node die of one late report
+LEAST_S = 5.0  # shortest such time: one late report must not make a node look dead
 
 _SENSORS = {
     "SENSOR_POWER": ("sensor_watts", "watts", "A power sensor of a node."),
@@ -31,7 +31,7 @@ Labels = Mapping[str, str]
 
 
 class _Maker(Protocol):
-    """Makes a family, or gives the one of that name."""
+    """Creates a family, or returns the existing one of that name."""
 
     def __call__(self, name: str, unit: str, help: str, kind: str = "gauge") -> Family: ...
 
@@ -47,7 +47,7 @@ class Family:
     samples: list[tuple[Labels, float]] = field(default_factory=list)
 
     def add(self, value: float, **labels: str) -> None:
-        """What is not known has no sample."""
+        """Add a sample; an unknown value adds none."""
         if math.isfinite(value):
             self.samples.append((labels, value))
 
@@ -58,7 +58,9 @@ def accepted(accept: str) -> bool:
 
 
 def render(families: Iterable[Family], openmetrics: bool) -> str:
-    """The text of a scrape. Families without samples are left out, and of one name's labels the last sample counts."""
+    """The text of a scrape. Families without samples are left out; of samples with the same labels the last
+    one counts.
+    """
     lines: list[str] = []
     for family in families:
         if not family.samples:
@@ -69,11 +71,11 @@ def render(families: Iterable[Family], openmetrics: bool) -> str:
         lines.append(f"# TYPE {head} {family.kind}")
         if openmetrics and family.unit:
             lines.append(f"# UNIT {head} {family.unit}")
-        told = {tuple(sorted(labels.items())): value for labels, value in family.samples}
-        for labels, value in told.items():
-            words = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels)
+        values = {tuple(sorted(labels.items())): value for labels, value in family.samples}
+        for labels, value in values.items():
+            text = ",".join(f'{name}="{_escaped(label)}"' for name, label in labels)
             lines.append(
-                f"{family.name}{suffix}{{{words}}} {value!r}" if words else f"{family.name}{suffix} {value!r}"
+                f"{family.name}{suffix}{{{text}}} {value!r}" if text else f"{family.name}{suffix} {value!r}"
             )
     if openmetrics:
         lines.append("# EOF")
@@ -87,7 +89,7 @@ def _escaped(text: str, quotes: bool = True) -> str:
 
 @dataclass(frozen=True)
 class OfMonitor:
-    """What a monitor tells of itself."""
+    """The monitor's own numbers."""
 
     written: int = 0
     waiting: int = 0
@@ -98,63 +100,65 @@ class OfMonitor:
 
 
 def heard(sample: NodeSample, age_s: float) -> bool:
-    """Whether a node's report is new enough to be told as the present."""
+    """Whether a node's report is new enough to count as current."""
     period = sample.period_s if sample.period_s > 0 else 30.0
     return age_s <= max(LEAST_S, UNHEARD * period)
 
 
 def families(latest: Latest, cluster: str, now_s: float, own: OfMonitor) -> list[Family]:
-    """All that is known now. now_s: of the clock that `latest` was fed by."""
-    made: dict[str, Family] = {}
+    """All current metrics. now_s: on the clock with which `latest` was fed."""
+    found: dict[str, Family] = {}
 
     def family(name: str, unit: str, help: str, kind: str = "gauge") -> Family:
-        return made.setdefault(name, Family(f"sonde_power_{name}", kind, unit, help))
+        return found.setdefault(name, Family(f"sonde_power_{name}", kind, unit, help))
 
-    for told in latest.clusters.values():
-        _of_cluster(family, told, latest.age_s(CLUSTER, told.cluster, now_s))
+    for cluster_sample in latest.clusters.values():
+        _of_cluster(family, cluster_sample, latest.age_s(CLUSTER, cluster_sample.cluster, now_s))
     for node in latest.nodes.values():
         _of_node(family, node, cluster, latest.age_s(NODE, node.node, now_s))
     for job in latest.jobs.values():
         _of_job(family, job, cluster)
-    samples = family("monitor_samples", "", "Samples that were heard, by topic.", "counter")
+    samples = family("monitor_samples", "", "Samples received, by topic.", "counter")
     for topic, count in latest.samples.items():
         samples.add(float(count), topic=topic)
     of = "monitor_history"
-    family(f"{of}_written", "", "Samples that are in the history.", "counter").add(float(own.written))
-    family(f"{of}_lost", "", "Samples that could not be kept.", "counter").add(float(own.lost))
-    family(f"{of}_waiting", "", "Samples that wait for the disk.").add(float(own.waiting))
+    family(f"{of}_written", "", "Samples written to the history.", "counter").add(float(own.written))
+    family(f"{of}_lost", "", "Samples that could not be stored.", "counter").add(float(own.lost))
+    family(f"{of}_waiting", "", "Samples waiting to be written.").add(float(own.waiting))
     family("monitor_malformed", "", "Samples that were refused.", "counter").add(float(own.malformed))
     family("monitor_watchers", "", "Browsers that follow the live page.").add(float(own.watchers))
     family("monitor_build_info", "", "Version of this Sonde.").add(1.0, version=own.version)
-    return list(made.values())
+    return list(found.values())
 
 
-def _of_cluster(family: _Maker, told: ClusterSample, age_s: float) -> None:
-    of = {"cluster": told.cluster}
-    family("cluster_age_seconds", "seconds", "Time since a system manager was heard.").add(age_s, **of)
-    family("budget_watts", "watts", "What all nodes together may draw.").add(told.budget_w, **of)
-    family("committed_watts", "watts", "What nodes may be at, at most, by the leading manager.").add(
-        told.committed_w, **of
+def _of_cluster(family: _Maker, cluster: ClusterSample, age_s: float) -> None:
+    of = {"cluster": cluster.cluster}
+    family("cluster_age_seconds", "seconds", "Time since a system manager was last heard.").add(age_s, **of)
+    family("budget_watts", "watts", "Power that all nodes together may draw.").add(cluster.budget_w, **of)
+    family("committed_watts", "watts", "Most that nodes may draw, according to the leading manager.").add(
+        cluster.committed_w, **of
     )
     family("unknown_nodes", "", "Nodes whose leases a manager that took over does not know yet.").add(
-        float(told.unknown_nodes), **of
+        float(cluster.unknown_nodes), **of
     )
-    family(
-        "unknown_watts", "watts", "What these may be at beyond committed_watts, at most; it is not lent."
-    ).add(told.unknown_w, **of)
-    family("safe_watts", "watts", "What nodes come to together when nobody manages them.").add(
-        told.safe_w, **of
+    family("unknown_watts", "watts", "Most that these may draw beyond committed_watts; it is not lent.").add(
+        cluster.unknown_w, **of
     )
-    family("cluster_watts", "watts", "What nodes that were heard draw, by the leading manager.").add(
-        told.power_w, **of
+    family("safe_watts", "watts", "Sum of the safe caps, which hold when no manager leads.").add(
+        cluster.safe_w, **of
     )
-    family("epoch", "", "Epoch of the leading manager.").add(float(told.epoch), **of)
-    family("lease_seconds", "seconds", "How long a node keeps a cap by itself.").add(told.lease_s, **of)
+    family("cluster_watts", "watts", "Power of the nodes heard, according to the leading manager.").add(
+        cluster.power_w, **of
+    )
+    family("epoch", "", "Epoch of the leading manager.").add(float(cluster.epoch), **of)
+    family("lease_seconds", "seconds", "How long a node holds a lent cap without renewal.").add(
+        cluster.lease_s, **of
+    )
     nodes = family("nodes", "", "Nodes: configured, heard, with a lease.")
-    for state, count in (("configured", told.nodes), ("heard", told.heard), ("leased", told.leased)):
+    for state, count in (("configured", cluster.nodes), ("heard", cluster.heard), ("leased", cluster.leased)):
         nodes.add(float(count), state=state, **of)
-    family("manager_info", "", "Who leads, its state and its policy.").add(
-        1.0, manager=told.manager, state=told.state, policy=told.policy, **of
+    family("manager_info", "", "The leading manager, its state and its policy.").add(
+        1.0, manager=cluster.manager, state=cluster.state, policy=cluster.policy, **of
     )
 
 
@@ -162,16 +166,14 @@ def _of_node(family: _Maker, node: NodeSample, cluster: str, age_s: float) -> No
     of = {"cluster": cluster, "node": node.node}
     up = heard(node, age_s)
     family("node_up", "", "Whether a node is heard.").add(float(up), **of)
-    family("node_age_seconds", "seconds", "Time since a node was heard.").add(age_s, **of)
+    family("node_age_seconds", "seconds", "Time since a node was last heard.").add(age_s, **of)
     if not up:
-        return  # what was last heard is not what is
-    family("node_watts", "watts", "What a node draws.").add(node.power_w, source=node.source, **of)
+        return  # the last report is not the present state
+    family("node_watts", "watts", "Power of a node.").add(node.power_w, source=node.source, **of)
     family("node_energy_joules", "joules", "Energy of a node since its node manager began.", "counter").add(
         node.energy_j, source=node.source, **of
     )
-    family("node_cap_watts", "watts", "The cap that a node's hardware was read back to have.").add(
-        node.cap_w, **of
-    )
+    family("node_cap_watts", "watts", "Cap read back from a node's hardware.").add(node.cap_w, **of)
     family("node_leased", "", "Whether a node's cap is a lease.").add(float(node.leased), **of)
     if node.leased:
         family("node_lease_left_seconds", "seconds", "Time until a node's lease ends.").add(node.left_s, **of)
@@ -179,7 +181,7 @@ def _of_node(family: _Maker, node: NodeSample, cluster: str, age_s: float) -> No
         float(bool(node.trouble)), **of
     )
     for domain, called in _named(node.domains):
-        family("domain_watts", "watts", "What a part of a node draws.").add(
+        family("domain_watts", "watts", "Power of a part of a node.").add(
             float(domain["power_w"]), domain=called, **of
         )
     for one, called in _named(node.frequencies):
@@ -192,7 +194,7 @@ def _of_node(family: _Maker, node: NodeSample, cluster: str, age_s: float) -> No
 
 
 def _named(parts: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """Each with a name of its own, as two sockets and two drives do not have: a scraper would take the last alone."""
+    """Each part with a unique name: two sockets or two drives may share one, and a scraper would only take the last."""
     used: set[str] = set()
     for part in parts:
         name = str(part["name"])
@@ -203,11 +205,11 @@ def _named(parts: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, An
 
 def _of_job(family: _Maker, job: JobSample, cluster: str) -> None:
     of = {"cluster": cluster, "job": job.job, "user": job.user}
-    family("job_watts", "watts", "What a job's nodes draw.").add(job.power_w, **of)
+    family("job_watts", "watts", "Power of a job's nodes.").add(job.power_w, **of)
     family("job_energy_joules", "joules", "Energy of a job since it began.", "counter").add(
         job.energy_j, **of
     )
-    family("job_progress_ratio", "ratio", "How much of a job is done.").add(job.progress, **of)
+    family("job_progress_ratio", "ratio", "Progress of a job.").add(job.progress, **of)
     family("job_nodes", "", "Nodes of a job.").add(float(len(job.nodes)), state=job.state, **of)
 
 

@@ -1,6 +1,6 @@
-"""What a monitor has heard, in SQLite: bounded, whole after kill -9, and no reason to stop where a disk is full.
+"""A monitor's history in SQLite: bounded, intact after kill -9, and usable even if a disk is full.
 
-A sample that cannot be written waits in memory, the latest MOST_WAITING at most; what falls out is counted.
+A sample that cannot be written waits in memory, the latest MOST_WAITING at most; older ones are dropped and counted.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from sonde.core.errors import DataError, EnvironmentFailure
 from sonde.power.stack import run_state
 from sonde.power.stack.telemetry import NAN, ClusterSample, JobSample, NodeSample
 
-VERSION = 2  # 1 lacks what is in _LATER: it is read as it is, and gets that when something is added
+# version 1 lacks the columns of _LATER: it is read as it is, and gets them when something is added
+VERSION = 2
 MOST_WAITING = 20_000  # samples; some 10 MB
-SWEEP_ROWS = 20_000  # that are removed at once: a sweep must not keep readers waiting
-_VACUUM_PAGES = 2_000  # that a sweep gives back at least, where so many are free
+SWEEP_ROWS = 20_000  # rows removed at once: a sweep must not delay readers
+_VACUUM_PAGES = 2_000  # least number of pages that a sweep gives back, if that many are free
 
 NODE_COLUMNS = (
     *("node", "at_ns", "source", "period_s", "power_w", "energy_j", "cap_w", "lease_w", "left_s"),
@@ -50,23 +51,27 @@ CLUSTER_COLUMNS = (
 _TEXT = {"node", "job", "cluster", "source", "manager", "trouble", "user", "name", "nodes", "state", "policy"}
 _TEXT |= {"node_iteration_s"}
 _WHOLE = {"at_ns", "leased", "epoch", "budget_version", "heard", "cap_since_ns", "unknown_nodes"}
-_LATER = {"cap_since_ns", "node_iteration_s", "unknown_nodes", "unknown_w"}  # that a row of version 1 lacks
+# columns that a row of version 1 lacks
+_LATER = {"cap_since_ns", "node_iteration_s", "unknown_nodes", "unknown_w"}
 _TABLES = {"node": NODE_COLUMNS, "job": JOB_COLUMNS, "cluster": CLUSTER_COLUMNS}
 
 Sample = NodeSample | JobSample | ClusterSample
-_DAMAGED = (sqlite3.DatabaseError, UnicodeDecodeError)  # the latter where SQLite's own words have it in them
+# UnicodeDecodeError: SQLite's own message may contain the damage
+_DAMAGED = (sqlite3.DatabaseError, UnicodeDecodeError)
 
 
 def _column(table: str, column: str) -> str:
-    # Of a cluster `nodes` is their number, of a job their names.
+    # For a cluster `nodes` is their number, for a job their names.
     if column in _WHOLE or (table, column) == ("cluster", "nodes"):
         return f"{column} INTEGER"
     return f"{column} {'TEXT' if column in _TEXT else 'REAL'}"
 
 
 def _table(name: str, columns: Sequence[str]) -> str:
-    told = ", ".join(_column(name, column) for column in columns)
-    return f"CREATE TABLE IF NOT EXISTS {name} ({told}, PRIMARY KEY ({columns[0]}, at_ns)) WITHOUT ROWID"
+    column_list = ", ".join(_column(name, column) for column in columns)
+    return (
+        f"CREATE TABLE IF NOT EXISTS {name} ({column_list}, PRIMARY KEY ({columns[0]}, at_ns)) WITHOUT ROWID"
+    )
 
 
 _SCHEMA = (
@@ -76,17 +81,17 @@ _SCHEMA = (
 
 
 class History:
-    """One database. For one thread; who else reads opens it by `read`.
+    """One database, for one thread; other readers use `read`.
 
     Attributes
     ----------
-    trouble : why samples wait, "" where they do not. lost : samples that fell out. written : that are in the file.
-    behind : the last sweep left some that are too old.
+    trouble : why samples wait, "" if they do not. lost : number of dropped samples. written : samples in the file.
+    behind : the last sweep left rows that are too old.
 
     Raises
     ------
     DataError  power.not_a_history, power.newer_history. EnvironmentFailure  power.cannot_keep, power.already_running:
-    another monitor keeps it.
+    another monitor writes it.
     """
 
     def __init__(self, path: str | Path, keep_s: float) -> None:
@@ -95,16 +100,16 @@ class History:
         self.behind = False
         self._waiting: deque[Sample] = deque()
         try:
-            # Beside the daemon only its group may read who ran what.
+            # Besides the daemon only its group may read it: it shows who ran what.
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640))
         except OSError as error:
             raise EnvironmentFailure(
                 "power.cannot_keep",
-                f"the history {self.path} cannot be kept: {error.strerror}",
-                "make its folder, or name another by [monitor] history",
+                f"the history {self.path} cannot be written: {error.strerror}",
+                "create its folder, or set another file in [monitor] history",
             ) from None
         with ExitStack() as undo:
-            real = self.path.resolve()  # not of a name for it: of the database
+            real = self.path.resolve()  # the lock belongs to the database, not to one of its names
             self._lock = run_state.held(real.parent, "monitor", lock=f"{real.name}.lock", key="history")
             undo.callback(os.close, self._lock)
             try:
@@ -117,7 +122,8 @@ class History:
         db = sqlite3.connect(self.path, timeout=5, isolation_level=None)
         db.execute("PRAGMA auto_vacuum=INCREMENTAL")
         db.execute("PRAGMA journal_mode=WAL")
-        db.execute("PRAGMA synchronous=NORMAL")  # in WAL whole after a crash; the last commits may be gone
+        # with WAL the file is intact after a crash; the last commits may be lost
+        db.execute("PRAGMA synchronous=NORMAL")
         db.execute("PRAGMA journal_size_limit=8388608")
         version = int(db.execute("PRAGMA user_version").fetchone()[0])
         if version > VERSION:
@@ -131,7 +137,9 @@ class History:
         return db
 
     def add(self, samples: Iterable[Sample]) -> bool:
-        """Writes samples, those that waited first. False: they wait, and `trouble` says why. It never raises."""
+        """Write samples, earlier waiting ones first. False: they wait, and `trouble` gives the reason. It
+        never raises.
+        """
         self._waiting.extend(samples)
         if not self._waiting:
             return not self.trouble
@@ -157,13 +165,14 @@ class History:
         return len(self._waiting)
 
     def sweep(self, now_ns: int) -> int:
-        """Removes what is older than keep_s, some at a time, and gives its place back. Returns rows removed.
+        """Remove rows older than keep_s, some at a time, and give their space back. Returns the number of rows removed.
 
-        It is `behind` where there may be more: then sweep again soon.
+        `behind` is set if there may be more: then sweep again soon.
         """
         before = now_ns - int(self.keep_s * 1e9)
         removed, self.behind = 0, False
-        with suppress(sqlite3.Error):  # a full disk: what is too old goes when there is room to say so
+        # a full disk: old rows are removed once there is room for that transaction
+        with suppress(sqlite3.Error):
             free = self._free_pages()
             for table, columns in _TABLES.items():
                 who = columns[0]
@@ -176,8 +185,8 @@ class History:
                 removed += gone
                 self.behind = self.behind or gone >= SWEEP_ROWS
             if removed:
-                # All that this sweep freed, or the file grows by the rest. A page a step: execute() would take one
-                # step alone.
+                # Give back everything that this sweep freed, or the file grows by the rest. Each step frees one page,
+                # and execute() would take only one step.
                 pages = max(_VACUUM_PAGES, self._free_pages() - free)
                 self._db.executescript(f"PRAGMA incremental_vacuum({pages})")
         return removed
@@ -200,12 +209,12 @@ class History:
 
 
 def _columns_of(db: sqlite3.Connection, table: str) -> tuple[str, ...]:
-    """Those that a file's table has; newer versions have more, at the end."""
+    """The columns of a file's table; newer versions have more, at the end."""
     return tuple(row[1] for row in db.execute(f"PRAGMA table_info({table})"))
 
 
 class _Transaction:
-    """All of it, or nothing: also where a disk is full, whose error sqlite rolls back by itself."""
+    """All or nothing, also if a disk is full: SQLite then rolls back by itself."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
@@ -260,7 +269,7 @@ def read(
     path = Path(path)
     if not path.is_file():
         raise EnvironmentFailure(
-            "core.cannot_read", f"there is no history {path}", "[monitor] history names the file"
+            "core.cannot_read", f"there is no history {path}", "the file is set by [monitor] history"
         )
     db = None
     try:
@@ -280,7 +289,7 @@ def read(
             try:
                 sample = _sample(kind, dict(zip(columns, row)))
             except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-                raise sqlite3.DatabaseError(f"a row of {kind} is none: {str(error)[:200]}") from None
+                raise sqlite3.DatabaseError(f"a row of {kind} is invalid: {str(error)[:200]}") from None
             yield sample
     except _DAMAGED as error:
         raise _unreadable(path, error) from None
@@ -289,32 +298,33 @@ def read(
             db.close()
 
 
-def _sample(kind: str, told: dict[str, Any]) -> Sample:
+def _sample(kind: str, row: dict[str, Any]) -> Sample:
     """Raises KeyError, TypeError, ValueError and RecursionError for a row of another program."""
-    for column, value in list(told.items()):
+    for column, value in list(row.items()):
         whole = column in _WHOLE or (kind, column) == ("cluster", "nodes")
-        if value is None and (whole or column in _TEXT or column in _LATER):  # of before it was kept
-            del told[column]
+        # a row from before this column existed
+        if value is None and (whole or column in _TEXT or column in _LATER):
+            del row[column]
         elif whole:
             if not isinstance(value, int):
-                raise TypeError(f"{column} is no whole number")
+                raise TypeError(f"{column} is not a whole number")
             if column in ("epoch", "budget_version") and value < 0:
-                told[column] = value + (1 << 64)
+                row[column] = value + (1 << 64)
         elif column in _TEXT:
             if not isinstance(value, str):
-                raise TypeError(f"{column} is no text")
+                raise TypeError(f"{column} is not a text")
         else:
-            told[column] = NAN if value is None else float(value)
+            row[column] = NAN if value is None else float(value)
     match kind:
         case "node":
-            return NodeSample(**{**told, "leased": bool(told["leased"])})
+            return NodeSample(**{**row, "leased": bool(row["leased"])})
         case "job":
-            times = (NAN if s is None else float(s) for s in json.loads(told.pop("node_iteration_s", "[]")))
+            times = (NAN if s is None else float(s) for s in json.loads(row.pop("node_iteration_s", "[]")))
             return JobSample(
-                **{**told, "nodes": tuple(json.loads(told["nodes"])), "node_iteration_s": tuple(times)}
+                **{**row, "nodes": tuple(json.loads(row["nodes"])), "node_iteration_s": tuple(times)}
             )
         case _:
-            return ClusterSample(**told)
+            return ClusterSample(**row)
 
 
 def _newer(path: Path, version: int) -> DataError:
@@ -330,10 +340,10 @@ def _unreadable(path: Path, error: Exception) -> DataError | EnvironmentFailure:
         return EnvironmentFailure(
             "power.cannot_keep",
             f"the history {path} cannot be opened: {error}",
-            "check its folder's permissions and place, or name another by [monitor] history",
+            "check its folder's permissions and path, or set another file in [monitor] history",
         )
     return DataError(
         "power.not_a_history",
-        f"{path} is no history of a monitor: {error}",
-        "move it away, or name another by [monitor] history",
+        f"{path} is not the history of a monitor: {error}",
+        "move it away, or set another file in [monitor] history",
     )

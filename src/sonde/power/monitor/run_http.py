@@ -1,12 +1,12 @@
-"""The monitor's page, its events and its metrics over HTTP; with a token where others than this machine reach it.
+"""The monitor's page, its events and its metrics over HTTP; with a token if other hosts can reach it.
 
     GET /          the live page (live.html live.css live.js)
     GET /events    server-sent events, one a second
     GET /now       the same once, as JSON
     GET /metrics   OpenMetrics or Prometheus' text
-    GET /health    "ok"; asks for no token and tells nothing
+    GET /health    "ok"; needs no token and reveals nothing
 
-A token comes as `Authorization: Bearer TOKEN`; a browser is given /?token=TOKEN once, which becomes a cookie.
+A token comes as `Authorization: Bearer TOKEN`; a browser opens /?token=TOKEN once, and the token becomes a cookie.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ FILES = {
     "/live.css": ("live.css", "text/css; charset=utf-8"),
     "/live.js": ("live.js", "text/javascript; charset=utf-8"),
 }
-# Connections that may be open, by what they do. An idle one has asked for nothing, or for nothing since its last
-# answer, or has proved nothing; a request is being answered; a follower has the events. No kind takes another's places.
+# Connections that may be open, by what they do. An idle one has sent no request, or none since its last answer, or no
+# valid token; a request is being answered; a follower receives the events. No kind takes another kind's places.
 IDLE, REQUEST, FOLLOWER = "idle", "request", "follower"
 PLACES = {IDLE: 16, REQUEST: 16, FOLLOWER: 32}
 MAX_CONNECTIONS = sum(PLACES.values())
-_MAX_THREADS = 4 * MAX_CONNECTIONS  # with those that have just lost their places, and whose threads still end
-PATIENCE_S = 10.0  # for a client to say all of what it wants, and to take an event
-ANSWER_S = 30.0  # for it to take an answer
-# What waits here for a follower that does not read, B, beside what its own kernel takes; beyond that it has PATIENCE_S.
+_MAX_THREADS = 4 * MAX_CONNECTIONS  # including those that just lost their places, whose threads are ending
+PATIENCE_S = 10.0  # for a client to send its whole request, and to receive an event
+ANSWER_S = 30.0  # for a client to receive an answer
+# Bytes that wait here for a slow follower, besides what its own kernel buffers; beyond that it has PATIENCE_S.
 _FOLLOWER_BYTES = 1 << 16
 _WAIT_S = {IDLE: PATIENCE_S, REQUEST: ANSWER_S, FOLLOWER: math.inf}
 LEAST_TOKEN = 16
 COOKIE = "sonde_power"
 _SAFE = {
-    # style-src and script-src of this page's own files alone: nothing a sample says can run.
+    # style-src and script-src allow this page's own files alone: nothing in a sample can run.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -64,8 +64,9 @@ _SAFE = {
 
 @dataclass(frozen=True)
 class Content:
-    """What is served. metrics(openmetrics) and first() make texts; wait(n, seconds) gives the number and text of an
-    event after number n, or None where none came."""
+    """The content that is served. metrics(openmetrics) and first() return texts. wait(n, seconds) returns the number
+    and text of an event after number n, or None if none came.
+    """
 
     metrics: Callable[[bool], str]
     first: Callable[[], tuple[int, str]]
@@ -88,12 +89,14 @@ def read_token(path: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise UsageError(
-            "power.bad_token", f"the token file {path} cannot be read: {why}", "make it: openssl rand -hex 16"
+            "power.bad_token",
+            f"the token file {path} cannot be read: {why}",
+            "create it: openssl rand -hex 16",
         ) from None
     if mode & (stat.S_IRGRP | stat.S_IROTH | stat.S_IWGRP | stat.S_IWOTH):
         raise UsageError(
             "power.bad_token",
-            f"others than its owner can read or write the token file {path}",
+            f"users other than its owner can read or write the token file {path}",
             f"chmod 600 {path}",
         )
     if (
@@ -106,17 +109,17 @@ def read_token(path: str) -> str:
         raise UsageError(
             "power.bad_token",
             f"the token in {path} has {len(token)} characters; allowed: {LEAST_TOKEN} or more, printable, "
-            "without blanks and semicolons",
-            "make one: openssl rand -hex 16",
+            "without spaces and semicolons",
+            "create one: openssl rand -hex 16",
         )
     return token
 
 
 def token_of(authorization: str, cookies: str) -> str:
-    """The token in a request's fields; "": there is none.
+    """The token in a request's fields; "" if there is none.
 
-    http.cookies is not for strangers: what it does for a quoted value grows with the square of its length (seconds for
-    60 kB, in Python before 3.11.10), and a token is not quoted.
+    http.cookies is unsafe for untrusted input: its time for a quoted value grows with the square of the length (seconds
+    for 60 kB, in Python before 3.11.10). A token is not quoted.
     """
     kind, _, token = authorization.partition(" ")
     if kind.lower() == "bearer":
@@ -129,8 +132,8 @@ def token_of(authorization: str, cookies: str) -> str:
 
 
 def peer_of(address: str) -> str:
-    """Who has an address, as far as addresses tell. All of loopback is one peer, and so are the addresses of IPv6 with
-    the same 64 bits in front: one host can have as many of these as it likes.
+    """The peer of an address. All of loopback is one peer, and so are IPv6 addresses with the same first 64 bits: one
+    host can have any number of these.
     """
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
@@ -147,15 +150,15 @@ def peer_of(address: str) -> str:
 class _Place:
     peer: str
     kind: str
-    until_s: float  # time.monotonic(); from then on it is lost
+    until_s: float  # time.monotonic(); from then on the place is lost
 
 
 class Places:
-    """Who has which place. Any-thread.
+    """The places and their connections. Any thread may call it.
 
-    Where all places of a kind are taken, a connection gets one of the peer that has the most of them: the one that does
-    not read, or else the oldest. So no peer shuts another out, whatever it opens, nor another program of its own
-    address. A connection that has lost its place is shut down, which ends its thread.
+    If all places of a kind are taken, a new connection takes one from the peer that has most of them: the connection
+    that does not read, or else the oldest. So no peer can shut out another, or another program at its own address,
+    however many connections it opens. A connection that lost its place is shut down, which ends its thread.
     """
 
     def __init__(
@@ -166,9 +169,9 @@ class Places:
         self.changed = threading.Condition()  # notified when a place is lost
 
     def take(self, connection: socket.socket, peer: str, kind: str) -> bool:
-        """Gives it a place of this kind instead of the one that it had, which only an idle one need not have had.
+        """Give the connection a place of this kind instead of its earlier one. Only an idle one needs no earlier place.
 
-        False: it has lost that one; or it would follow, all places are taken, and nobody has two of them.
+        False: it has lost that place; or it wants to follow, all places are taken, and no peer has two of them.
         """
         with self.changed:
             if kind != IDLE and connection not in self._all:
@@ -196,7 +199,7 @@ class Places:
             return connection in self._all
 
     def sends(self, connection: socket.socket, wait_s: float) -> None:
-        """A follower is sent an event, for which it has so long; math.inf: it has taken it."""
+        """Start the time limit for sending an event to a follower; math.inf: the follower has received it."""
         with self.changed:
             if (place := self._all.get(connection)) is not None:
                 place.until_s = self._now_s() + wait_s
@@ -206,7 +209,7 @@ class Places:
             self._all.pop(connection, None)
 
     def end_late(self) -> None:
-        """Takes their places from all whose time is over."""
+        """Take the places of all connections whose time is over."""
         with self.changed:
             for late in [one for one, place in self._all.items() if place.until_s < self._now_s()]:
                 self._lose(late)
@@ -217,13 +220,14 @@ class Places:
 
     def _lose(self, connection: socket.socket) -> None:
         del self._all[connection]
-        with suppress(OSError):  # of the plain one: another thread may be in the middle of its TLS
+        # shut down the plain socket: another thread may be in the middle of its TLS
+        with suppress(OSError):
             socket.socket.shutdown(connection, socket.SHUT_RDWR)
         self.changed.notify_all()
 
 
 class Site:
-    """The service. Its threads are its own; close() ends them.
+    """The service, with its own threads; close() ends them.
 
     Raises
     ------
@@ -236,7 +240,7 @@ class Site:
         self.content = content
         self.places = Places()
         self.closing = threading.Event()
-        self._event = (-1, "")  # the newest, by number; under places.changed
+        self._event = (-1, "")  # the newest event, by number; guarded by places.changed
         site = self
 
         class Handler(_Handler):
@@ -252,7 +256,7 @@ class Site:
             raise EnvironmentFailure(
                 "power.cannot_listen",
                 f"cannot listen at {listen.host}:{listen.port}: {why}",
-                "give another address by [monitor] listen",
+                "set another address in [monitor] listen",
             ) from None
         self._server.tls, self._server.places = self._tls, self.places
         self._threads = [
@@ -278,11 +282,11 @@ class Site:
         return self.places.count(FOLLOWER)
 
     def _hear(self) -> None:
-        """Waits for events in place of those who follow: they wait for it, and for the loss of their places."""
+        """Wait for events on behalf of the followers; they wait for this, and for the loss of their places."""
         number = -1
         while not self.closing.is_set():
             if (came := self.content.wait(number, 0.5)) is None:
-                self.closing.wait(0.01)  # however soon that answers
+                self.closing.wait(0.01)  # limits the rate, however soon wait() answers
                 continue
             number = came[0]
             with self.places.changed:
@@ -290,7 +294,7 @@ class Site:
                 self.places.changed.notify_all()
 
     def event_after(self, number: int, connection: socket.socket, wait_s: float) -> tuple[int, str] | None:
-        """The newest event after one, for a follower. None: none came, it has lost its place, or the service ends."""
+        """The newest event after a number, for a follower. None: none came, it lost its place, or the service ends."""
         with self.places.changed:
             self.places.changed.wait_for(
                 lambda: self._event[0] > number or self.closing.is_set() or not self.places.has(connection),
@@ -319,7 +323,7 @@ def _context(listen: Listen) -> ssl.SSLContext | None:
         raise EnvironmentFailure(
             "power.bad_certificate",
             f"the certificate {listen.tls_certificate} with the key {listen.tls_key} cannot be used: {error}",
-            "give a PEM certificate and its unencrypted key",
+            "set a PEM certificate and its unencrypted key",
         ) from None
     return context
 
@@ -369,12 +373,12 @@ class _Server(ThreadingHTTPServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        pass  # a client that went away
+        pass  # the client went away
 
 
 class _Handler(BaseHTTPRequestHandler):
     site: Site
-    timeout = ANSWER_S  # of its socket; places have their own times
+    timeout = ANSWER_S  # of its socket; places have their own time limits
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "Sonde", ""
 
@@ -388,7 +392,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def _moves(self, kind: str) -> bool:
-        """To a place of another kind. False: there is none for it."""
+        """Move to a place of another kind. False: there is none."""
         places = self.site.places
         if not places.has(self.connection):
             return False
@@ -396,14 +400,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _get(self) -> None:
         if not self._from_here():
-            return self._text(403, "this address is not one of the monitor's\n")
+            return self._text(403, "this host name is not one of the monitor's\n")
         address = urllib.parse.urlsplit(self.path)
         if address.path == "/health":
             return self._text(200, "ok\n")
         if self.site.asks_token:
             asked = urllib.parse.parse_qs(address.query).get("token")
             if address.path == "/" and asked and self.site.admits(asked[0]):
-                # The address is not to keep the token: it stands in histories and logs.
+                # Redirect, so that the address does not contain the token: addresses appear in histories and logs.
                 return self._send(
                     303, "", "text/plain", {"Location": "/", "Set-Cookie": self._cookie(asked[0])}
                 )
@@ -430,7 +434,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send(200, content.metrics(wanted), kind)
         if address.path == "/now":
             return self._send(200, content.now(), "application/json")
-        self._text(404, "there are / /events /now /metrics /health\n")
+        self._text(404, "available: / /events /now /metrics /health\n")
 
     def _events(self) -> None:
         if not self._moves(FOLLOWER):
@@ -446,7 +450,7 @@ class _Handler(BaseHTTPRequestHandler):
         while self.site.places.has(self.connection) and not self.site.closing.is_set():
             came = self.site.event_after(number, self.connection, 5.0)
             if came is None:
-                self._event(": nothing new")  # a browser that is gone is noticed by this
+                self._event(": nothing new")  # this write detects a browser that is gone
                 continue
             number, text = came
             self._event(f"data: {text}")
@@ -462,8 +466,9 @@ class _Handler(BaseHTTPRequestHandler):
         return f"{COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/{secure}"
 
     def _from_here(self) -> bool:
-        """Without a token only names of loopback are answered to: a page of the web must not reach it by a name of its
-        own that leads to 127.0.0.1."""
+        """Without a token only names of loopback are answered: a page on the web must not reach the monitor by a name
+        of its own that resolves to 127.0.0.1.
+        """
         if self.site.asks_token:
             return True
         host = urllib.parse.urlsplit(f"//{self.headers.get('Host', 'localhost')}").hostname or ""
@@ -479,8 +484,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, status: int, text: str, kind: str, headers: dict[str, str] | None = None) -> None:
         body = text.encode()
         self.send_response(status)
-        told = {**_SAFE, "Content-Type": kind, "Content-Length": str(len(body)), **(headers or {})}
-        for name, value in told.items():
+        fields = {**_SAFE, "Content-Type": kind, "Content-Length": str(len(body)), **(headers or {})}
+        for name, value in fields.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)

@@ -1,4 +1,4 @@
-"""The monitor: hears the telemetry of a cluster, keeps it, and shows it to people and scrapers."""
+"""The monitor: receives the telemetry of a cluster, stores it, and shows it to people and scrapers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sonde.power.monitor import live, openmetrics
 from sonde.power.monitor.run_history import History
 from sonde.power.monitor.run_http import Content, Site, as_json
 from sonde.power.stack import run_bus
-from sonde.power.stack.run_events import line, notify, until_told
+from sonde.power.stack.run_events import line, notify, until_ended
 from sonde.power.stack.telemetry import TYPES, AnySample, ClusterSample, JobSample, Latest, NodeSample, read
 
 if TYPE_CHECKING:
@@ -27,29 +27,30 @@ if TYPE_CHECKING:
 TICK_S = 1.0
 SWEEP_S = 60.0
 FORGET_JOB_S = 600.0
-FARTHEST_S = 3600.0  # by which a sender's clock may be wrong before its times are replaced by ours
-MOST_NODES, MOST_JOBS = 100_000, 100_000  # that are remembered: what is written must not fill the memory
+FARTHEST_S = 3600.0  # a sender's clock may be wrong by this time; beyond it our time replaces the sample's
+# most that are remembered: a writer on the bus must not fill the memory
+MOST_NODES, MOST_JOBS = 100_000, 100_000
 _QUEUE = 200_000
 
 
-class Ears:
-    """Readers of all telemetry, each in a thread of its own; take() gives what came since."""
+class Subscriber:
+    """Readers of all telemetry, each in a thread of its own; take() returns the samples that arrived since."""
 
     def __init__(self, bus: Bus, now_ns: Callable[[], int] = time.time_ns) -> None:
         self._now_ns = now_ns
         self._queue: SimpleQueue[AnySample] = SimpleQueue()
         self._ended = threading.Event()
         self.readers = {topic: run_bus.reader(bus, topic) for topic in TYPES}
-        self.foreign = 0  # samples whose times or names cannot be
+        self.foreign = 0  # samples with an impossible time or name
         self.dropped = 0
         self._threads = [
-            threading.Thread(target=self._hear, args=(topic, reader), daemon=True)
+            threading.Thread(target=self._receive, args=(topic, reader), daemon=True)
             for topic, reader in self.readers.items()
         ]
         for thread in self._threads:
             thread.start()
 
-    def _hear(self, topic: str, reader: Reader) -> None:
+    def _receive(self, topic: str, reader: Reader) -> None:
         while not self._ended.is_set():
             with suppress(SondeError):
                 for sample in reader.samples(0.5):
@@ -66,7 +67,7 @@ class Ears:
             return
         now = self._now_ns()
         if abs(sample.at_ns - now) > FARTHEST_S * 1e9:
-            # Kept by its own time it would be swept at once, or never.
+            # Stored under its own time it would be swept at once, or never.
             self.foreign += 1
             sample = replace(sample, at_ns=now)
         if self._queue.qsize() >= _QUEUE:
@@ -82,7 +83,7 @@ class Ears:
         return out
 
     def traffic(self) -> dict[str, tuple[int, int]]:
-        """Samples and bytes of each topic so far."""
+        """Samples and bytes of each topic up to now."""
         out = {}
         for topic, reader in self.readers.items():
             status = reader.status()
@@ -102,15 +103,15 @@ class Ears:
 
 
 class Monitor:
-    """What is known, for whoever asks; fed by one thread, asked by many.
+    """The current state; one thread feeds it, many read it.
 
     Raises
     ------
-    As `History`.
+    The errors of `History`.
     """
 
-    def __init__(self, stack: Stack, ears: Ears, history: History | None) -> None:
-        self.stack, self.ears, self.history = stack, ears, history
+    def __init__(self, stack: Stack, subscriber: Subscriber, history: History | None) -> None:
+        self.stack, self.subscriber, self.history = stack, subscriber, history
         self.latest, self.course = Latest(), live.Course()
         self._changed = threading.Condition()
         self._number, self._text = 0, ""
@@ -118,8 +119,8 @@ class Monitor:
         self.site: Site | None = None
 
     def tick(self) -> str:
-        """Takes in what came, and makes the next event of it. Returns the history's trouble, "" for none."""
-        samples = self.ears.take()
+        """Read new samples, and build the next event. Returns the history's trouble, "" if there is none."""
+        samples = self.subscriber.take()
         now = time.monotonic()
         with self._changed:
             for sample in samples:
@@ -140,7 +141,9 @@ class Monitor:
         return self.history.trouble
 
     def _sweep(self, history: History, added: int) -> None:
-        """More is removed than came, so that it catches up; then what came meanwhile is written before more goes."""
+        """Remove more rows than arrived, so that the sweep catches up; new samples are written before more rows are
+        removed.
+        """
         removed = history.sweep(time.time_ns())
         while history.behind and removed < 2 * added:
             removed += history.sweep(time.time_ns())
@@ -159,21 +162,21 @@ class Monitor:
         present = live.present(self.latest, self.stack.cluster, now, expected)
         return {"now": present, "verdict": live.verdict(present)}
 
-    # ---- what the site asks, from its threads
+    # ---- requests of the site, from its threads
 
     def metrics(self, wanted: bool) -> str:
         with self._changed:
-            kept = self.history
+            history = self.history
             own = openmetrics.OfMonitor(
-                written=kept.written if kept else 0,
-                waiting=kept.waiting if kept else 0,
-                lost=(kept.lost if kept else 0) + self.ears.dropped,
+                written=history.written if history else 0,
+                waiting=history.waiting if history else 0,
+                lost=(history.lost if history else 0) + self.subscriber.dropped,
                 watchers=self.site.watchers if self.site else 0,
-                malformed=self.ears.malformed,
+                malformed=self.subscriber.malformed,
                 version=sonde.__version__,
             )
-            made = openmetrics.families(self.latest, self.stack.cluster, time.monotonic(), own)
-        return openmetrics.render(made, wanted)
+            families = openmetrics.families(self.latest, self.stack.cluster, time.monotonic(), own)
+        return openmetrics.render(families, wanted)
 
     def first(self) -> tuple[int, str]:
         with self._changed:
@@ -181,7 +184,7 @@ class Monitor:
             return self._number, as_json({**self._present(time.monotonic()), "course": course})
 
     def wait(self, number: int, seconds: float) -> tuple[int, str] | None:
-        """A slow browser misses events rather than making them wait."""
+        """A slow browser misses events; they do not wait for it."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._number > number, seconds):
                 return None
@@ -196,20 +199,20 @@ class Monitor:
 
 
 def serve(stack: Stack, name: str = "", with_parent: bool = False, tick_s: float = TICK_S) -> Iterator[bytes]:
-    """Runs until told to end; gives events, "ready" first, as JSON lines.
+    """Run until a signal to end; yields events, "ready" first, as JSON lines.
 
     Raises
     ------
-    UsageError  power.bad_token, of the profile. EnvironmentFailure  power.cannot_listen, power.cannot_keep, bus.open.
-    DataError  power.not_a_history.
+    UsageError  power.bad_token, a fault in the bus profile. EnvironmentFailure  power.cannot_listen, power.cannot_keep,
+    bus.open. DataError  power.not_a_history.
     """
-    with ExitStack() as open_ones, until_told(with_parent) as ending:
+    with ExitStack() as open_ones, until_ended(with_parent) as ending:
         history = History(Path(stack.history), stack.keep_s)
         open_ones.callback(history.close)
         bus = open_ones.enter_context(run_bus.open_bus(stack, name or "monitor"))
-        ears = Ears(bus)
-        open_ones.callback(ears.close)
-        monitor = Monitor(stack, ears, history)
+        subscriber = Subscriber(bus)
+        open_ones.callback(subscriber.close)
+        monitor = Monitor(stack, subscriber, history)
         site = monitor.site = Site(stack.listen, monitor.content())
         open_ones.callback(site.close)
         scheme = "https" if stack.listen.tls_certificate else "http"
@@ -223,11 +226,11 @@ def serve(stack: Stack, name: str = "", with_parent: bool = False, tick_s: float
             token=site.asks_token,
         )
         notify("READY=1")
-        said = ""
+        reported = ""
         while not ending.wait(tick_s):
             trouble = monitor.tick()
-            if trouble != said:
-                said = trouble
+            if trouble != reported:
+                reported = trouble
                 event = "trouble" if trouble else "mended"
                 yield line(event, code="power.cannot_keep", what=trouble)
         notify("STOPPING=1")

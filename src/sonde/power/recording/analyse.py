@@ -1,4 +1,4 @@
-"""/raw of power/1 to /summary: whether the budget was held, and what each node, job and topic came to. Pure."""
+"""/raw of power/1 to /summary: whether the budget was held, and the results of each node, job and topic. Pure."""
 
 from __future__ import annotations
 
@@ -15,55 +15,57 @@ from sonde.power.stack.telemetry import ENDED, NAN, SIMULATED
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-MOMENTS = 1000  # of the course
-KILLED = "killed"  # what an event says of a daemon that is no more
+MOMENTS = 1000  # points of the curves
+KILLED = "killed"  # the event of a daemon that was killed
 
 
 def analyse(raw: xr.Dataset) -> xr.Dataset:
-    """All of SUMMARY that the data can fill."""
+    """All variables of SUMMARY that the data can fill."""
     nodes = node_series_of(raw)
     cluster = _cluster(raw)
-    told = held(nodes, cluster, _ended(raw))
+    judged = held(nodes, cluster, _ended(raw))
     out: dict[str, Any] = {
-        "budget": told.budget_w,
-        "max_sum_caps": told.max_sum_caps_w,
-        "max_possible": told.max_possible_w,
-        "max_power": told.max_power_w,
-        "max_committed": told.max_committed_w,
-        "max_unknown": told.max_unknown_w,
-        "over_budget": told.over_budget_s,
-        "violations": float(told.violations),
-        "violation": told.violation_s,
-        "unknown": told.unknown_s,
-        "lease": told.lease_s,
-        "report": told.report_s,
-        "period": told.period_s,
-        "comply": told.comply_s,
-        "expired": float(told.expired),
-        "energy": told.energy_j,
-        "length": told.seconds,
-        "reports": float(told.reports),
+        "budget": judged.budget_w,
+        "max_sum_caps": judged.max_sum_caps_w,
+        "max_possible": judged.max_possible_w,
+        "max_power": judged.max_power_w,
+        "max_committed": judged.max_committed_w,
+        "max_unknown": judged.max_unknown_w,
+        "over_budget": judged.over_budget_s,
+        "violations": float(judged.violations),
+        "violation": judged.violation_s,
+        "unknown": judged.unknown_s,
+        "lease": judged.lease_s,
+        "report": judged.report_s,
+        "period": judged.period_s,
+        "comply": judged.comply_s,
+        "expired": float(judged.expired),
+        "energy": judged.energy_j,
+        "length": judged.seconds,
+        "reports": float(judged.reports),
         "simulated": float(any(str(source) == SIMULATED for source in raw["node_source"].values)),
     }
-    if told.failovers:
+    if judged.failovers:
         out |= {
-            "takeover_time": [one.at_s for one in told.failovers],
-            "takeover_gap": [one.gap_s for one in told.failovers],
-            "takeover_epoch": [float(one.epoch) for one in told.failovers],
-            "takeover_before": [one.before for one in told.failovers],
-            "takeover_after": [one.after for one in told.failovers],
+            "takeover_time": [one.at_s for one in judged.failovers],
+            "takeover_gap": [one.gap_s for one in judged.failovers],
+            "takeover_epoch": [float(one.epoch) for one in judged.failovers],
+            "takeover_before": [one.before for one in judged.failovers],
+            "takeover_after": [one.after for one in judged.failovers],
         }
-    out |= _course(told, nodes, cluster) | _nodes(raw) | _jobs(raw) | _traffic(raw)
-    made = {}
+    out |= _course(judged, nodes, cluster) | _nodes(raw) | _jobs(raw) | _traffic(raw)
+    variables = {}
     for name, values in out.items():
         what = SUMMARY[name]
         array = np.array(values, object if what.dtype == "str" else float)
-        made[name] = (what.dims, array, what.attrs())
-    return xr.Dataset(made, attrs={key: raw.attrs[key] for key in ("cluster", "kind") if key in raw.attrs})
+        variables[name] = (what.dims, array, what.attrs())
+    return xr.Dataset(
+        variables, attrs={key: raw.attrs[key] for key in ("cluster", "kind") if key in raw.attrs}
+    )
 
 
 def node_series_of(raw: xr.Dataset) -> dict[str, NodeSeries]:
-    """Nodes that said anything, by name."""
+    """Nodes that sent a report, by name."""
     names = [str(name) for name in raw["node_name"].values]
     return {name: one for k, name in enumerate(names) if name and len((one := _node(raw, k)).t)}
 
@@ -74,28 +76,37 @@ def _row(raw: xr.Dataset, name: str, row: int) -> np.ndarray:
 
 def _node(raw: xr.Dataset, row: int) -> NodeSeries:
     t = _row(raw, "node_time", row)
-    there = np.isfinite(t)
+    present = np.isfinite(t)
     names = ("power", "cap", "energy", "leased")
-    power, cap, energy, leased = (_row(raw, f"node_{name}", row)[there] for name in names)
-    since = _row(raw, "node_cap_since", row)[there] if "node_cap_since" in raw else None
-    return NodeSeries(t[there], power, cap, energy, leased, since)
+    power, cap, energy, leased = (_row(raw, f"node_{name}", row)[present] for name in names)
+    since = _row(raw, "node_cap_since", row)[present] if "node_cap_since" in raw else None
+    return NodeSeries(t[present], power, cap, energy, leased, since)
 
 
 def _cluster(raw: xr.Dataset) -> ClusterSeries:
     t = np.asarray(raw["time"].values, float)
-    there = np.isfinite(t)
+    present = np.isfinite(t)
 
-    def words(name: str) -> tuple[str, ...]:
-        return tuple(str(word) for word, good in zip(raw[name].values, there) if good)
+    def texts_of(name: str) -> tuple[str, ...]:
+        return tuple(str(word) for word, good in zip(raw[name].values, present) if good)
 
     numbers = [
-        np.asarray(raw[name].values, float)[there]
+        np.asarray(raw[name].values, float)[present]
         for name in ("budget", "committed", "safe", "lease", "period", "epoch")
     ]
     budget, committed, safe, lease, period, epoch = numbers
-    unknown = np.asarray(raw["unknown"].values, float)[there] if "unknown" in raw else None
+    unknown = np.asarray(raw["unknown"].values, float)[present] if "unknown" in raw else None
     return ClusterSeries(
-        t[there], budget, committed, safe, lease, period, epoch, words("manager"), words("state"), unknown
+        t[present],
+        budget,
+        committed,
+        safe,
+        lease,
+        period,
+        epoch,
+        texts_of("manager"),
+        texts_of("state"),
+        unknown,
     )
 
 
@@ -106,9 +117,9 @@ def _ended(raw: xr.Dataset) -> dict[str, float]:
     return {str(who): float(t) for t, who, what in rows if str(what) == KILLED}
 
 
-def _course(told: Held, nodes: Mapping[str, NodeSeries], cluster: ClusterSeries) -> dict[str, Any]:
-    """Sums at even moments, and at each change where there are few."""
-    changes = np.unique(np.concatenate([told.power.t, told.caps_low.t, told.limit.t, cluster.t]))
+def _course(judged: Held, nodes: Mapping[str, NodeSeries], cluster: ClusterSeries) -> dict[str, Any]:
+    """Sums at even moments, or at each change if there are few."""
+    changes = np.unique(np.concatenate([judged.power.t, judged.caps_low.t, judged.limit.t, cluster.t]))
     if not len(changes):
         return {}
     t = changes if len(changes) <= MOMENTS else np.linspace(changes[0], changes[-1], MOMENTS)
@@ -117,9 +128,9 @@ def _course(told: Held, nodes: Mapping[str, NodeSeries], cluster: ClusterSeries)
         leased += np.nan_to_num(Step(one.t, one.leased).at(t))
     return {
         "course_time": t,
-        "course_power": told.power.at(t),
-        "course_caps": told.caps_low.at(t),
-        "course_caps_most": told.caps_high.at(t),
+        "course_power": judged.power.at(t),
+        "course_caps": judged.caps_low.at(t),
+        "course_caps_most": judged.caps_high.at(t),
         "course_budget": Step(cluster.t, cluster.budget_w).at(t),
         "course_committed": Step(cluster.t, cluster.committed_w).at(t),
         "course_unknown": Step(cluster.t, cluster.at_most_w).at(t),
@@ -128,7 +139,7 @@ def _course(told: Held, nodes: Mapping[str, NodeSeries], cluster: ClusterSeries)
 
 
 def _mean(t: np.ndarray, values: np.ndarray) -> float:
-    """Over time; of one report its value."""
+    """The mean over time; with one report, its value."""
     good = np.isfinite(t) & np.isfinite(values)
     t, values = t[good], values[good]
     if len(t) < 2 or t[-1] <= t[0]:
@@ -163,7 +174,7 @@ def _jobs(raw: xr.Dataset) -> dict[str, Any]:
         energy.append(float(known.max()) if len(known) else NAN)
         t, power = _row(raw, "job_time", k), _row(raw, "job_power", k)
         if str(raw["job_state"].values[k]) in ENDED and (power > 0).any():
-            # It is told of for a while when it is over, with no power: that is not its mean.
+            # Reports go on for a while after the job's end, with no power: these must not count in the mean.
             drew = np.flatnonzero(power > 0)[-1] + 1
             t, power = t[:drew], power[:drew]
         mean.append(_mean(t, power))

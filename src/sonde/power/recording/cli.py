@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 @common("output", "budget", "dry_run", own_config=True)
 @CONFIG
 def run(config_path: Path, output: Path | None, budget_s: float | None, dry_run: bool) -> Outcome:
-    """Record what a power stack says for so long, and say whether its budget was held.
+    """Record a power stack's telemetry for a while, and report whether its budget was held.
 
-    It only listens: caps are what they would be without it. --budget is the time it takes, 60 s by default.
+    It only listens: the caps are the same as without it. --budget is the duration, 60 s by default.
 
     \b
     sonde power run --config power.toml --budget 10min -o power.nc
@@ -55,7 +55,7 @@ def run(config_path: Path, output: Path | None, budget_s: float | None, dry_run:
         deadline=within(duration, began),
     )
     measured = run_record.measure(request, settings().bar("power run", duration))
-    outcome = told_by(measured.paths[0], "run")
+    outcome = outcome_of(measured.paths[0], "run")
     outcome.warnings = [*gone, *outcome.warnings]
     return end(outcome, measured)
 
@@ -72,16 +72,16 @@ def end(outcome: Outcome, measured: Measured) -> Outcome:
 @common()
 @FILE
 def show(file: Path) -> Outcome:
-    """Say what a recording came to: caps and power against the budget, leases, energy, traffic.
+    """Show a recording: caps and power against the budget, leases, energy, traffic.
 
     \b
     sonde power show power.nc
     """
-    return told_by(file, "show")
+    return outcome_of(file, "show")
 
 
-def told_by(path: Path, verb: str) -> Outcome:
-    """What a dataset of this room says."""
+def outcome_of(path: Path, verb: str) -> Outcome:
+    """The outcome for a dataset of this room."""
     import sonde
     from sonde.core import dataset
     from sonde.power.recording import verdict

@@ -32,13 +32,21 @@ HISTORY = click.option(
 @HISTORY
 @CONFIG
 @click.option(
-    "--policy", "policies", multiple=True, metavar="NAME", help="A policy; may be repeated; else all."
+    "--policy", "policies", multiple=True, metavar="NAME", help="Policy; may be repeated; default: all."
 )
 @click.option(
-    "--power-limit", "power_limit", type=Power(), metavar="POWER", help="Instead of the file's budget."
+    "--power-limit",
+    "power_limit",
+    type=Power(),
+    metavar="POWER",
+    help="Use this budget instead of the file's.",
 )
-@click.option("--period", "period_s", type=DURATION, metavar="TIME", help="Instead of the file's.")
-@click.option("--last", "last_s", type=DURATION, metavar="TIME", help="Only the last so long of the history.")
+@click.option(
+    "--period", "period_s", type=DURATION, metavar="TIME", help="Use this period instead of the file's."
+)
+@click.option(
+    "--last", "last_s", type=DURATION, metavar="TIME", help="Use only this last part of the history."
+)
 def whatif(
     history: Path,
     config_path: Path,
@@ -47,7 +55,7 @@ def whatif(
     period_s: float | None,
     last_s: float | None,
 ) -> Outcome:
-    """Replay recorded telemetry through the policies that run live, and say who would have had too little.
+    """Replay recorded telemetry through the live policies, and report which would have given nodes too little.
 
     \b
     sonde power whatif --history power.nc --config power.toml --policy fair
@@ -59,13 +67,13 @@ def whatif(
     stack = load(config_path)
     nodes = series_of(history, last_s)
     budget = stack.budget_w if power_limit is None else power_limit
-    there = [one for one in stack.nodes if one.name in nodes and len(nodes[one.name].t)]
-    safe = sum(one.safe_w for one in there)
+    present = [one for one in stack.nodes if one.name in nodes and len(nodes[one.name].t)]
+    safe = sum(one.safe_w for one in present)
     if budget < safe:
         raise UsageError(
             "power.budget_too_small",
-            f"the limit is {format_power(budget)}, and safe caps of {len(there)} nodes come to {format_power(safe)}",
-            f"no manager would take it either; give --power-limit {math.ceil(safe)}W or more",
+            f"the limit is {format_power(budget)}, safe caps of {len(present)} nodes add up to {format_power(safe)}",
+            f"no manager would accept it either; give --power-limit {math.ceil(safe)}W or more",
         )
     period = stack.period_s if period_s is None else period_s
     names = ["", *(policies or live_policies.policies())]
@@ -86,9 +94,9 @@ def whatif(
     share = best.short_s / best.node_s if best.node_s else math.nan
     verdict = f"Under {format_power(budget)} '{best.policy}' leaves nodes short for {format_share(share)} of their time"
     if len(tried) > 1:
-        verdict += f", the least of {len(tried)} policies"
-    head = ("policy", "caps, at most", "caps, mean", "short", "energy short", "not known")
-    note = "short: node-time with a cap below what was wanted. not known: at its cap, and would have had no more."
+        verdict += f", the lowest of {len(tried)} policies"
+    head = ("policy", "largest caps", "mean caps", "short", "energy short", "unknown")
+    note = "short: node-time with a cap below the known demand. unknown: at the cap, with no higher cap in the replay."
     return Outcome(
         "power",
         "whatif",
@@ -105,7 +113,7 @@ def words_energy(energy_j: float) -> str:
 
 
 def series_of(path: Path, last_s: float | None) -> dict[str, NodeSeries]:
-    """Nodes of a history or of a dataset."""
+    """The nodes of a history or of a dataset."""
     from sonde.power.monitor import run_history
     from sonde.power.monitor.budget import node_series
     from sonde.power.stack.telemetry import NodeSample
@@ -136,10 +144,11 @@ def series_of(path: Path, last_s: float | None) -> dict[str, NodeSeries]:
     default="60s",
     show_default=True,
     metavar="TIME",
-    help="How much of a job's beginning its signature is made of.",
+    help="Length of a job's beginning that its signature uses.",
 )
 def jobs(history: Path, head_s: float) -> Outcome:
-    """Signatures of the jobs of a history, and what running ones will draw, judged by those that are over.
+    """Show signatures of the jobs of a history, and predict the power of running jobs, with errors tested on finished
+    jobs.
 
     \b
     sonde power jobs --history /var/lib/sonde/power-monitor/history.sqlite
@@ -161,8 +170,8 @@ def jobs(history: Path, head_s: float) -> Outcome:
             else ""
         )
         lines.append(
-            f"Each of {tested.jobs} jobs foretold by the others: wrong by {format_share(tested.error)} in the middle, "
-            f"by {format_share(tested.worst)} at most{covered} ({tested.method}); their mean alone: "
+            f"Each of {tested.jobs} jobs predicted from the others: median error {format_share(tested.error)}, "
+            f"largest {format_share(tested.worst)}{covered} ({tested.method}); error of the mean alone: "
             f"{format_share(tested.baseline)}."
         )
     except DataError as error:
@@ -170,7 +179,7 @@ def jobs(history: Path, head_s: float) -> Outcome:
         lines.append(f"No estimate: {error.what}.")
     rows = []
     for one in records:
-        told = one.whole()
+        whole = one.whole()
         head = one.head(head_s)
         guess = estimator.estimate(head) if estimator and head and one.state not in ENDED else None
         between = "–"
@@ -184,20 +193,20 @@ def jobs(history: Path, head_s: float) -> Outcome:
                 "name": one.name,
                 "user": one.user,
                 "state": one.state,
-                "signature": told.as_json() if told else None,
+                "signature": whole.as_json() if whole else None,
                 "estimate_w": guess.power_w if guess else None,
             }
         )
-        period = format_duration(told.period_s) if told and math.isfinite(told.period_s) else "–"
+        period = format_duration(whole.period_s) if whole and math.isfinite(whole.period_s) else "–"
         rows.append(
             (
                 f"{one.job} ({one.name[:16]})" if one.name not in ("", one.job) else one.job,
                 one.user,
                 one.state,
                 str(len(one.nodes)),
-                format_power(told.mean_w) if told else "–",
-                format_power(told.p90_w) if told else "–",
-                format_share(told.spread) if told and math.isfinite(told.spread) else "–",
+                format_power(whole.mean_w) if whole else "–",
+                format_power(whole.p90_w) if whole else "–",
+                format_share(whole.spread) if whole and math.isfinite(whole.spread) else "–",
                 period,
                 between,
             )

@@ -1,10 +1,12 @@
-"""What a job will draw, from the signature of its beginning and from jobs that are over. Pure.
+"""Predicts a job's power from the signature of its beginning and from jobs that are over. Pure.
 
-Two ways are tried, nearest neighbours and a ridge regression; who errs less when each known job is foretold by the
-others is taken. Intervals are jackknife+: they rest on how wrong those foretellings were, and on no law of errors.
+Two methods are tried, nearest neighbours and a ridge regression. Each known job is predicted from the others, and the
+method with the smaller error is used. Intervals are jackknife+: they rest on the errors of those predictions, and on no
+assumed error distribution.
 
-Source: Barber, Candès, Ramdas, Tibshirani, Predictive inference with the jackknife+, Ann. Statist. 49, 2021. Of a
-nominal 1 - a they promise at least 1 - 2a for jobs that come from where the known ones came; about 1 - a is usual.
+Source: Barber, Candès, Ramdas, Tibshirani, Predictive inference with the jackknife+, Ann. Statist. 49, 2021. With a
+nominal coverage of 1 - a they guarantee at least 1 - 2a for jobs from the same distribution as the known ones; about 1
+- a is usual.
 """
 
 from __future__ import annotations
@@ -19,18 +21,18 @@ from sonde.core.errors import DataError
 from sonde.power.recording.signature import JobRecord, Signature
 from sonde.power.stack.telemetry import NAN
 
-LEAST = 5  # known jobs
+LEAST = 5  # fewest known jobs
 NEIGHBOURS = 5
-RIDGE = 1.0  # of standardised features
+RIDGE = 1.0  # for standardised features
 ALPHA = 0.1
-MOST_TESTED = 50  # jobs that intervals are tested on: each takes all the others to be foretold again
+MOST_TESTED = 50  # jobs on which intervals are tested: each test predicts all other jobs again
 
-Foretell = Callable[[np.ndarray, np.ndarray, np.ndarray], float]
+Predict = Callable[[np.ndarray, np.ndarray, np.ndarray], float]
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a node of a job will draw on average, W. low_w, high_w: NaN where too few jobs are known for an interval."""
+    """The predicted mean power of a job's node, W. low_w, high_w: NaN if too few jobs are known for an interval."""
 
     power_w: float
     low_w: float
@@ -41,10 +43,10 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Tested:
-    """How wrong foretellings of known jobs were. error: median of |foretold - true| / true. worst: the largest.
+    """Errors of the predictions of known jobs. error: median of |predicted - true| / true. worst: the largest.
 
-    coverage: share of jobs (of many, some all over them) within their interval, each made from the others; NaN where
-    there are too few. baseline: error of who foretells the mean of the others.
+    coverage: share of jobs (of many, an even selection) within their interval, each predicted from the others; NaN if
+    there are too few. baseline: error of predicting the mean of the others.
     """
 
     method: str
@@ -56,7 +58,7 @@ class Tested:
 
 
 def nearest_neighbours(known: np.ndarray, values: np.ndarray, asked: np.ndarray) -> float:
-    """The mean of the nearest jobs', the nearer the more."""
+    """The weighted mean of the nearest jobs; nearer jobs weigh more."""
     distance = np.sqrt(((known - asked) ** 2).sum(axis=1))
     near = np.argsort(distance, kind="stable")[:NEIGHBOURS]
     weight = 1 / (distance[near] + 1e-6)
@@ -64,20 +66,20 @@ def nearest_neighbours(known: np.ndarray, values: np.ndarray, asked: np.ndarray)
 
 
 def regression(known: np.ndarray, values: np.ndarray, asked: np.ndarray) -> float:
-    """A ridge regression, of features that are standardised already."""
+    """A ridge regression on standardised features."""
     middle, centre = values.mean(), known.mean(axis=0)
     x = known - centre
     weights = np.linalg.solve(x.T @ x + RIDGE * np.eye(x.shape[1]), x.T @ (values - middle))
     return float(middle + (asked - centre) @ weights)
 
 
-METHODS: dict[str, Foretell] = {"nearest neighbours": nearest_neighbours, "regression": regression}
+METHODS: dict[str, Predict] = {"nearest neighbours": nearest_neighbours, "regression": regression}
 
 
 class Estimator:
-    """Knows jobs, and foretells others.
+    """Holds known jobs, and predicts others.
 
-    known : signatures of beginnings. power_w : what each came to on average, a node, W.
+    known : signatures of beginnings. power_w : mean power of each job, for one node, W.
 
     Raises
     ------
@@ -91,8 +93,8 @@ class Estimator:
         if int(good.sum()) < LEAST:
             raise DataError(
                 "power.too_few_jobs",
-                f"{int(good.sum())} jobs are known; an estimate takes {LEAST} that are over",
-                "let the monitor keep its history for longer",
+                f"{int(good.sum())} jobs are known; an estimate needs {LEAST} jobs that are over",
+                "set a longer history for the monitor",
             )
         self._x, self._y = x[good], y[good]
         errors = {name: self._errors(way) for name, way in METHODS.items()}
@@ -100,7 +102,7 @@ class Estimator:
         self._way, self._left_out = METHODS[self.method], errors[self.method]
 
     def estimate(self, asked: Signature) -> Estimate | None:
-        """None: its beginning has no steadiness to go by, as that of a job that drew nothing."""
+        """None: the beginning has no usable steadiness, for example of a job that drew nothing."""
         vector = asked.vector()
         if not np.isfinite(vector).all():
             return None
@@ -109,7 +111,9 @@ class Estimator:
         return Estimate(power, low, high, self.method, len(self._y))
 
     def tested(self) -> Tested:
-        """Each known job foretold by the others. The method was chosen by the same errors: it flatters it a little."""
+        """Each known job predicted from the others. The method was chosen by the same errors, which makes them slightly
+        too small.
+        """
         relative = np.abs(self._left_out) / self._y
         total, n = float(self._y.sum()), len(self._y)
         others = (total - self._y) / (n - 1)
@@ -130,13 +134,13 @@ class Estimator:
             float(np.median(np.abs(others - self._y) / self._y)),
         )
 
-    def _foretold(self, known: np.ndarray, values: np.ndarray, asked: np.ndarray, way: Foretell) -> float:
+    def _foretold(self, known: np.ndarray, values: np.ndarray, asked: np.ndarray, way: Predict) -> float:
         centre, scale = known.mean(axis=0), known.std(axis=0)
         scale = np.where(scale > 1e-12, scale, 1.0)
         return way((known - centre) / scale, values, (asked - centre) / scale)
 
     def _errors(
-        self, way: Foretell, known: np.ndarray | None = None, values: np.ndarray | None = None
+        self, way: Predict, known: np.ndarray | None = None, values: np.ndarray | None = None
     ) -> np.ndarray:
         x, y = (self._x, self._y) if known is None or values is None else (known, values)
         out = np.empty(len(y))
@@ -163,9 +167,9 @@ class Estimator:
 
 
 def learn(done: Sequence[JobRecord], head_s: float) -> Estimator:
-    """An estimator from jobs that are over: beginnings of head_s against what all of each drew.
+    """An estimator from jobs that are over: it relates beginnings of head_s to the mean power of each whole job.
 
-    A job that was over within head_s teaches nothing: its beginning is all of it.
+    A job that was over within head_s is not used: its beginning is the whole job.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Figures of a dataset of power/1, and its section of a report. Specifications only: nothing is drawn here."""
+"""Figures of a dataset of power/1, and its section of a report. Only specifications: nothing is drawn here."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from sonde.core.units import format_duration, format_power
 from sonde.power.monitor import verdict as monitor_verdict
 from sonde.power.recording import verdict
 
-MOST_NODES = 8  # curves of one figure
+MOST_NODES = 8  # curves in one figure
 
 METHOD = Method(
     "Whether a budget was held",
-    "Between two reports of a node its cap is one or the other: the sum of caps has a lower and an upper bound, and "
-    "only the lower one above the budget counts as a violation; how long only the upper one was above is told, too.",
+    "Between two reports of a node its cap is the earlier or the later one: the sum of caps has a lower and an upper "
+    "bound. Only a lower bound above the budget counts as a violation; the time of the upper bound above it is shown.",
 )
 
 
 def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
-    """One dataset's part of a report. Figures that the data cannot fill are left out."""
+    """One dataset's section of a report. Figures that the data cannot fill are left out."""
     summary = tree["summary"].to_dataset().load()
     title = "Power under a budget" + (" (simulated nodes)" if verdict.simulated(summary) else "")
     sound = verdict.sound(summary)
@@ -37,36 +37,36 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
         numbers=verdict.tables(summary)[1:],
         figures=figures(tree),
         method=[METHOD],
-        doubt="" if sound else "too few reports tell of caps",
+        doubt="" if sound else "too few reports contain caps",
         untold=("kind", "cluster"),
     )
 
 
 def facts(summary: xr.Dataset) -> list[Fact]:
-    """The numbers a reader looks for first."""
-    told, out = verdict.held_of(summary), []
-    for name, value in (("caps, at most", told.max_sum_caps_w), ("power, at most", told.max_power_w)):
+    """The numbers that a reader looks for first."""
+    held, out = verdict.held_of(summary), []
+    for name, value in (("largest caps", held.max_sum_caps_w), ("largest power", held.max_power_w)):
         if np.isfinite(value):
-            out.append(Fact(name, format_power(value), f"of {format_power(told.budget_w)}"))
-    out.append(Fact("violations", str(told.violations), f"in {format_duration(told.seconds)}"))
-    if told.failovers:
+            out.append(Fact(name, format_power(value), f"of {format_power(held.budget_w)}"))
+    out.append(Fact("violations", str(held.violations), f"in {format_duration(held.seconds)}"))
+    if held.failovers:
         out.append(
-            Fact("takeover", format_duration(told.failover_s), f"lease {format_duration(told.lease_s)}")
+            Fact("takeover", format_duration(held.failover_s), f"lease {format_duration(held.lease_s)}")
         )
-    if np.isfinite(told.energy_j):
-        out.append(Fact("energy", monitor_verdict.joules(told.energy_j), f"{told.nodes} nodes"))
+    if np.isfinite(held.energy_j):
+        out.append(Fact("energy", monitor_verdict.joules(held.energy_j), f"{held.nodes} nodes"))
     return out
 
 
 def figures(tree: xr.DataTree) -> list[Figure]:
     """All figures that this dataset can fill, in reading order."""
     summary = tree["summary"].to_dataset().load()
-    made: list[Figure | None] = [course(summary), leases(summary)]
+    found: list[Figure | None] = [course(summary), leases(summary)]
     if "raw" in tree.children:
         raw = tree["raw"].to_dataset()
-        made += [of_nodes(raw, "cap"), of_nodes(raw, "power"), traffic(raw)]
-    made.append(energy(summary))
-    return [figure for figure in made if figure is not None]
+        found += [of_nodes(raw, "cap"), of_nodes(raw, "power"), traffic(raw)]
+    found.append(energy(summary))
+    return [figure for figure in found if figure is not None]
 
 
 def _marks(summary: xr.Dataset) -> dict[str, tuple[str, object]]:
@@ -79,7 +79,7 @@ def _marks(summary: xr.Dataset) -> dict[str, tuple[str, object]]:
 def _lines(
     t: np.ndarray, curves: Mapping[str, np.ndarray], styles: Sequence[str], summary: xr.Dataset
 ) -> xr.Dataset:
-    """Curves over one time, each named, and who began to lead when."""
+    """Curves over a common time axis, each with a name, and the times when managers began to lead."""
     return xr.Dataset(
         {
             "x": (("series", "point"), np.tile(t, (len(curves), 1))),
@@ -103,52 +103,53 @@ def course(summary: xr.Dataset) -> Figure | None:
     }
     styles = ["line", "steps", "dashed", "dashed"]
     caption = (
-        "Sums over all nodes. Caps are what hardware was read back to have; lent is what nodes may be at, at most, by "
-        "the manager's word."
+        "Sums over all nodes. Caps are read back from the hardware; lent is the most that nodes may draw, according to "
+        "the manager."
     )
     unknown = _not_known(summary)
     if unknown is not None:
-        curves["with nodes not known yet"] = unknown
+        curves["with unknown nodes"] = unknown
         styles.append("dashed")
         caption += (
-            " A manager that has just taken over does not know what its nodes were lent before: until it does, "
-            "it counts them at their most, apart, and lends nothing of that."
+            " A manager that has just taken over does not know its nodes' earlier leases. Until it does, it counts "
+            "these nodes separately at their highest power, and does not lend that power."
         )
     data = _lines(summary["course_time"].values, curves, styles, summary)
     if verdict.simulated(summary):
         caption += "\nNodes of this run are simulated."
-    axes = {"x": Axis("time since the begin", "s"), "y": Axis("power", "W")}
+    axes = {"x": Axis("time since the beginning", "s"), "y": Axis("power", "W")}
     return Figure("power-course", "Power and caps against the budget", caption, Kind.SCATTER, data, axes)
 
 
 def _not_known(summary: xr.Dataset) -> np.ndarray | None:
-    """What nodes may have been at while a manager did not know all of them, and else what was lent: a line has no gaps.
+    """The most that nodes may have drawn while a manager did not know all of them, and otherwise what was lent: a line
+    has no gaps.
 
-    None where all were known all the time.
+    None if all nodes were known all the time.
     """
     if "course_unknown" not in summary:
         return None
     most, lent = summary["course_unknown"].values, summary["course_committed"].values
-    there = most > lent
-    return np.where(there, most, lent) if there.any() else None
+    unknown = most > lent
+    return np.where(unknown, most, lent) if unknown.any() else None
 
 
 def leases(summary: xr.Dataset) -> Figure | None:
-    """How many nodes held a lease: a manager that dies leaves a gap here, not above the budget."""
+    """The number of nodes with a lease: a manager that dies leaves a gap here, not a sum above the budget."""
     if "course_time" not in summary:
         return None
     curves = {"nodes with a lease": summary["course_leased"].values}
     data = _lines(summary["course_time"].values, curves, ("line",), summary)
     caption = (
         "A node whose lease has run out is at its safe cap. "
-        "Where a manager dies leases run out, until the next one lends."
+        "When a manager dies, leases run out until the next one lends."
     )
-    axes = {"x": Axis("time since the begin", "s"), "y": Axis("nodes")}
+    axes = {"x": Axis("time since the beginning", "s"), "y": Axis("nodes")}
     return Figure("power-leases", "Leases and who leads", caption, Kind.SCATTER, data, axes)
 
 
 def of_nodes(raw: xr.Dataset, what: str) -> Figure | None:
-    """Power or caps, a curve a node; of many nodes those that drew most."""
+    """Power or caps, one curve for each node; of many nodes those with the highest power."""
     t, y = raw["node_time"].values, raw[f"node_{what}"].values
     rows = [k for k in range(len(t)) if np.isfinite(y[k]).any()]
     if not rows:
@@ -169,18 +170,18 @@ def of_nodes(raw: xr.Dataset, what: str) -> Figure | None:
         },
         coords={"series": names},
     )
-    word = {"cap": "Caps of nodes", "power": "Power of nodes"}[what]
-    left = f" The {MOST_NODES} that drew most of {len(rows)}." if len(rows) > MOST_NODES else ""
+    title = {"cap": "Caps of nodes", "power": "Power of nodes"}[what]
+    left = f" The {MOST_NODES} of {len(rows)} nodes with the highest power." if len(rows) > MOST_NODES else ""
     caption = {
-        "cap": "What each node's hardware was read back to have.",
-        "power": "What each node drew, as it reported.",
+        "cap": "Cap read back from each node's hardware.",
+        "power": "Power that each node reported.",
     }[what] + left
-    axes = {"x": Axis("time since the begin", "s"), "y": Axis(what, "W")}
-    return Figure(f"power-nodes-{what}", word, caption, Kind.SCATTER, data, axes)
+    axes = {"x": Axis("time since the beginning", "s"), "y": Axis(what, "W")}
+    return Figure(f"power-nodes-{what}", title, caption, Kind.SCATTER, data, axes)
 
 
 def energy(summary: xr.Dataset) -> Figure | None:
-    """Energy by job where there are jobs, else by node."""
+    """Energy by job if there are jobs, else by node."""
     of = "job" if "job_name" in summary and np.isfinite(summary["job_energy"].values).any() else "node"
     values, names = summary[f"{of}_energy"].values, [str(name) for name in summary[f"{of}_name"].values]
     rows = [k for k in np.argsort(-np.nan_to_num(values), kind="stable")[:30] if np.isfinite(values[k])]
@@ -190,24 +191,22 @@ def energy(summary: xr.Dataset) -> Figure | None:
     data = xr.Dataset({"y": ("bar", values[rows])}, coords={"bar": list(labels)})
     axes = {"bar": Axis(of, labels=labels), "y": Axis("energy", "J")}
     title = "Energy by job" if of == "job" else "Energy by node"
-    return Figure(
-        "power-energy", title, "What each came to in the time that was recorded.", Kind.BAR, data, axes
-    )
+    return Figure("power-energy", title, "Energy of each over the recorded time.", Kind.BAR, data, axes)
 
 
 def traffic(raw: xr.Dataset) -> Figure | None:
-    """Samples a second of each topic."""
+    """Samples per second of each topic."""
     t = np.asarray(raw["traffic_time"].values, float)
     if np.isfinite(t).sum() < 3:
         return None
     rate = np.diff(raw["traffic_samples"].values, axis=1) / np.diff(t)
     names = [str(name).removeprefix("Monitor_report_") for name in raw["topic_name"].values]
     data = xr.Dataset({"y": (("series", "x"), rate)}, coords={"series": names, "x": t[1:]})
-    axes = {"x": Axis("time since the begin", "s"), "y": Axis("samples received", "1/s")}
+    axes = {"x": Axis("time since the beginning", "s"), "y": Axis("samples received", "1/s")}
     return Figure(
         "power-traffic",
         "Telemetry on the bus",
-        "What one subscriber of all telemetry receives.",
+        "Samples that one subscriber of all telemetry receives.",
         Kind.SERIES,
         data,
         axes,

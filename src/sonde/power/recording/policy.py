@@ -1,6 +1,6 @@
-"""How a budget is shared over nodes: the face of `native/power/policy.hpp`, which runs live and in replays alike. Pure.
+"""How a budget is shared among nodes: the interface of `native/power/policy.hpp`, used live and in replays. Pure.
 
-All power in W. What is unknown is NaN.
+All power in W. NaN: unknown.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ UNKNOWN = float("nan")
 class Node:
     """A node as a policy sees it.
 
-    min_w, max_w : caps that it can be given. guaranteed_w : never less than this, where the budget allows it for all.
-    weight : above 0. power_w : what it drew of late. demand_w : what it would draw without a cap. cap_w : what it has
-    now. iteration_s : how long its part of the job's loop takes, s. job : nodes of one number wait for each other; 0:
+    min_w, max_w : the range of its caps. guaranteed_w : never less than this, if the budget allows it for all nodes.
+    weight : above 0. power_w : its recent power. demand_w : its power without a cap. cap_w : its present cap.
+    iteration_s : the time of its part of the job's loop, s. job : nodes of the same number wait for each other; 0:
     idle.
     """
 
@@ -37,10 +37,10 @@ class Node:
 
 
 class Policy:
-    """One policy, which may remember from one period to the next.
+    """One policy; it may remember data from one period to the next.
 
-    name : one of policies(). margin : greedy's room above what a node draws, a share of its power. step : how much of a
-    difference slack mends in a period.
+    name : one of policies(). margin : greedy's reserve above a node's power, as a share of it. step : share of a
+    difference that slack corrects in a period.
 
     Raises
     ------
@@ -52,11 +52,11 @@ class Policy:
         self._native = _core.PowerPolicy(name, margin, step)
 
     def share(self, budget_w: float, nodes: Sequence[Node]) -> list[float]:
-        """A cap for each node, within its range; together at most the budget.
+        """A cap for each node, within its range; the sum is at most the budget.
 
         Raises
         ------
-        UsageError  power.budget_too_small: below the sum of the least caps; power.bad_node.
+        UsageError  power.budget_too_small: below the sum of the lowest caps; power.bad_node.
         """
         rows = np.array([astuple(node) for node in nodes], dtype=np.float64).reshape(
             len(nodes), len(fields(Node))
@@ -65,5 +65,5 @@ class Policy:
 
 
 def policies() -> dict[str, str]:
-    """Names of the policies, and what each does."""
+    """Names of the policies, with a description of each."""
     return dict(_core.power_policies())

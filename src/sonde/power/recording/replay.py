@@ -1,9 +1,8 @@
-"""What another policy, or another budget, would have made of a recorded stretch of time. Pure.
+"""Replays recorded telemetry under another policy or budget. Pure.
 
-The policies are those that run live (`recording.policy`). What a node would have drawn is known where it drew clearly
-less than its cap; where it was at its cap it wanted at least that, and how much more nobody knows: such node-time is
-counted apart, and never as enough. A node that was not heard, as before it came and after it went, wanted nothing, and
-that time is none of its.
+The policies are the live ones (`recording.policy`). A node that drew clearly less than its cap shows its demand. A node
+at its cap wanted at least that power, and how much more is unknown: such node-time is counted separately, never as
+sufficient. A node that was not heard, before it came or after it went, had no demand, and that time does not count.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from sonde.power.recording.policy import UNKNOWN, Node, Policy
 from sonde.power.stack.config import NodeLimits
 from sonde.power.stack.telemetry import NAN, STALE_S
 
-AT_CAP = 0.95  # of its cap, from which on a node may have been held by it
+AT_CAP = 0.95  # share of its cap from which on a node may have been limited by it
 
 
 @dataclass(frozen=True)
 class WhatIf:
-    """What a policy came to.
+    """The result of a policy.
 
-    max_sum_caps_w, mean_lent_w : sums of the caps it gave. short_s : node-seconds with a cap below what the node is
-    known to have wanted; short_j : the energy it lacked. unsure_s : node-seconds in which the node was at its cap when
-    it was recorded, and would have had no more than then: if that was enough is not known. node_s : all node-seconds.
+    max_sum_caps_w, mean_lent_w : sums of its caps. short_s : node-seconds with a cap below the node's known demand;
+    short_j : the energy that was missing. unsure_s : node-seconds in which the node was at its recorded cap and would
+    have had no higher one: it is unknown whether that was enough. node_s : all node-seconds.
     """
 
     policy: str
@@ -50,10 +49,10 @@ def replay(
     policy: str = "",
     step_s: float = NAN,
 ) -> WhatIf:
-    """Runs one policy over what was recorded; policy "": the caps as they were.
+    """Replay one policy; policy "": the recorded caps.
 
-    limits : what each node can be given; of others nothing is replayed. period_s : between two decisions. step_s :
-    between two moments looked at; the period, where it is not told.
+    limits : the range of each node's cap; only these nodes are replayed. period_s : time between two decisions. step_s
+    : time between two evaluated moments; default: the period.
 
     Raises
     ------
@@ -63,8 +62,8 @@ def replay(
     if not chosen:
         raise DataError(
             "power.nothing_to_replay",
-            "none of the configured nodes is in the history",
-            "give the configuration of the cluster that it was recorded on",
+            "the history contains none of the configured nodes",
+            "use the configuration of the recorded cluster",
         )
     step = step_s if math.isfinite(step_s) else period_s
     begin = min(float(series.t[0]) for _, series in chosen)
@@ -72,28 +71,28 @@ def replay(
     if end - begin < step:
         raise DataError(
             "power.nothing_to_replay",
-            f"the history is {end - begin:.3g} s long, and a decision is taken every {period_s:g} s",
-            "record for longer, or give a shorter --period",
+            f"the history is only {end - begin:.3g} s long, with a decision every {period_s:g} s",
+            "record longer, or give a shorter --period",
         )
     times = np.arange(begin, end, step)
-    there = np.stack([_heard(series.t, times) for _, series in chosen])
+    present = np.stack([_heard(series.t, times) for _, series in chosen])
     power = np.stack([Step(series.t, series.power_w).at(times) for _, series in chosen])
     had = np.stack([Step(series.t, series.cap_w).at(times) for _, series in chosen])
-    power, had = np.where(there, power, NAN), np.where(there, had, NAN)
-    held = power >= AT_CAP * had
+    power, had = np.where(present, power, NAN), np.where(present, had, NAN)
+    limited = power >= AT_CAP * had
     caps = had
     if policy:
         chosen_limits = [one for one, _ in chosen]
-        # To a policy who is not there is idle: by "not known" it would be lent what it has no use for.
-        caps = _caps(Policy(policy), chosen_limits, budget_w, np.where(there, power, 0.0), had, held)
-    wanted = np.where(held, NAN, power)
+        # A policy gets an absent node as an idle one: as "unknown" it would be lent power that it cannot use.
+        caps = _caps(Policy(policy), chosen_limits, budget_w, np.where(present, power, 0.0), had, limited)
+    wanted = np.where(limited, NAN, power)
     lacking = np.fmax(wanted - caps, 0.0)
     short = lacking > 1e-6 * np.fmax(wanted, 1.0)
-    # Less than it had is surely too little for a node that used all it had.
-    less = held & (caps < had * (1 - 1e-6))
+    # Less than the recorded cap is certainly too little for a node that used all of it.
+    less = limited & (caps < had * (1 - 1e-6))
     lacking = np.where(less, np.fmax(np.fmin(power, had) - caps, 0.0), lacking)
     short |= less & (lacking > 0)
-    unsure = held & ~short & (caps <= had * (1 + 1e-6))
+    unsure = limited & ~short & (caps <= had * (1 + 1e-6))
     sums = np.nansum(caps, axis=0)
     return WhatIf(
         policy or "as it was",
@@ -108,7 +107,7 @@ def replay(
 
 
 def _heard(t: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """Whether a node's last report was not too long ago, at each time."""
+    """Whether a node's last report was recent enough, at each time."""
     usual = float(np.median(np.diff(t))) if len(t) > 1 else 0.0
     place = np.searchsorted(t, times, side="right") - 1
     return (place >= 0) & (times - t[np.maximum(place, 0)] <= max(STALE_S, 3 * usual))
@@ -120,9 +119,9 @@ def _caps(
     budget_w: float,
     power: np.ndarray,
     had: np.ndarray,
-    held: np.ndarray,
+    limited: np.ndarray,
 ) -> np.ndarray:
-    """Decision by decision: each sees what nodes would have drawn under the caps of the one before."""
+    """The caps of each decision; each sees the power that nodes would have drawn under the caps before."""
     caps = np.empty_like(power)
     now = np.array([one.safe_w for one in limits])
     for k in range(power.shape[1]):
@@ -131,9 +130,9 @@ def _caps(
                 min_w=one.min_w,
                 max_w=one.max_w,
                 guaranteed_w=one.safe_w,
-                power_w=_drawn(power[row, k], had[row, k], bool(held[row, k]), now[row], one.max_w),
+                power_w=_drawn(power[row, k], had[row, k], bool(limited[row, k]), now[row], one.max_w),
                 demand_w=UNKNOWN
-                if held[row, k] or not math.isfinite(power[row, k])
+                if limited[row, k] or not math.isfinite(power[row, k])
                 else float(power[row, k]),
                 cap_w=float(now[row]),
             )
@@ -144,8 +143,8 @@ def _caps(
     return caps
 
 
-def _drawn(power: float, had: float, held: bool, cap: float, most: float) -> float:
-    """What a node would have drawn under another cap: one that was held takes all it gets."""
+def _drawn(power: float, had: float, limited: bool, cap: float, most: float) -> float:
+    """A node's power under another cap: a limited node takes all it gets."""
     if not math.isfinite(power):
         return UNKNOWN
-    return float(min(cap, most) if held and cap >= had else min(power, cap))
+    return float(min(cap, most) if limited and cap >= had else min(power, cap))

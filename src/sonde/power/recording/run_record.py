@@ -25,7 +25,7 @@ from sonde.core.interrupt import signals
 from sonde.core.launch import session
 from sonde.core.launch.measured import Measured
 from sonde.power.monitor.budget import since_s
-from sonde.power.monitor.run_monitor import Ears
+from sonde.power.monitor.run_monitor import Subscriber
 from sonde.power.recording.schema import CLUSTER, EVENT, JOB, NAME, NODE, RECORD, SOURCES, TRAFFIC
 from sonde.power.recording.sealing import SCHEMA
 from sonde.power.stack import run_bus
@@ -38,7 +38,7 @@ MAX_COUNT = 2**31 - 1
 
 @dataclass(frozen=True)
 class Request:
-    """A recording. attrs: root attributes of the room's own. kind: "run" or "demo". deadline: when all is over."""
+    """A recording. attrs: the room's own root attributes. kind: "run" or "demo". deadline: when everything is over."""
 
     stack: Stack
     out: Path
@@ -52,7 +52,7 @@ class Request:
 
 
 def output_path(output: Path | None, cluster: str) -> Path:
-    """Where the dataset goes: as asked, or a new name here.
+    """The path of the dataset: as requested, or a new name here.
 
     Raises
     ------
@@ -64,19 +64,19 @@ def output_path(output: Path | None, cluster: str) -> Path:
         raise UsageError(
             "power.bad_output",
             f"--output {output} is a folder",
-            f"name the dataset: {typed('-o', output / 'power.nc')}",
+            f"give a file name: {typed('-o', output / 'power.nc')}",
         )
     if not output.parent.is_dir():
         raise EnvironmentFailure(
             "core.cannot_write",
             f"cannot write {output}: there is no folder {output.parent}",
-            "make it, or choose another with --output",
+            "create it, or choose another with --output",
         )
     return output if output.suffix == ".nc" else output.with_name(output.name + ".nc")
 
 
 def demo_path(output: Path | None) -> Path:
-    """Where a demonstration's dataset goes: as asked, or to a new folder of this user's among the temporary files.
+    """The path of a demonstration's dataset: as requested, or in a new folder of this user's among the temporary files.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def demo_path(output: Path | None) -> Path:
 
 
 class Recorder:
-    """Puts what is heard into a block file. began_ns: CLOCK_REALTIME of t = 0."""
+    """Writes received samples into a block file. began_ns: CLOCK_REALTIME of t = 0."""
 
     def __init__(self, path: Path, cluster: str) -> None:
         self.began_ns, self._began = time.time_ns(), time.monotonic()
@@ -103,7 +103,7 @@ class Recorder:
         return time.monotonic() - self._began
 
     def event(self, who: str, what: str) -> None:
-        """Something that was seen, or done, just now. Any thread."""
+        """Record an event that happened just now. Any thread."""
         with self._lock:
             self._events.append((self.now_s, who, what))
 
@@ -111,21 +111,23 @@ class Recorder:
         t = self.now_s
         with self._lock:
             events, self._events = self._events, []
-        told = [one for one in samples if not isinstance(one, ClusterSample) or one.cluster == self.cluster]
-        records = np.zeros(len(told) + len(traffic) + len(events), RECORD)
-        for record, sample in zip(records, told):
+        accepted = [
+            one for one in samples if not isinstance(one, ClusterSample) or one.cluster == self.cluster
+        ]
+        records = np.zeros(len(accepted) + len(traffic) + len(events), RECORD)
+        for record, sample in zip(records, accepted):
             self._fill(record, sample, t)
-        for record, (topic, (count, size)) in zip(records[len(told) :], traffic.items()):
+        for record, (topic, (count, size)) in zip(records[len(accepted) :], traffic.items()):
             record["kind"], record["t"], record["at"] = TRAFFIC, t, t
             record["who"], record["count"], record["bytes"] = topic.encode(), count, size
-        for record, (at, who, what) in zip(records[len(told) + len(traffic) :], events):
+        for record, (at, who, what) in zip(records[len(accepted) + len(traffic) :], events):
             record["kind"], record["t"], record["at"] = EVENT, at, at
             record["who"], record["state"] = who.encode()[:64], what.encode()[:32]
-        self.samples += len(told)
+        self.samples += len(accepted)
         self._file.write(records)
 
     def _fill(self, record: Any, sample: AnySample, t: float) -> None:
-        """Counts are of 31 bits in a record, and of 32 on the bus, where anybody may send them."""
+        """Counts have 31 bits in a record, but 32 on the bus, where anybody may send them: they are limited here."""
         record["t"], record["at"] = t, (sample.at_ns - self.began_ns) * 1e-9
         record["power"] = sample.power_w
         match sample:
@@ -168,17 +170,17 @@ class Recorder:
         self._file.close()
 
 
-Beside = Callable[[Recorder, threading.Event], None]
+Meanwhile = Callable[[Recorder, threading.Event], None]
 
 
-def measure(request: Request, progress: Progress, beside: Beside | None = None) -> Measured:
-    """Records until the time is over or it is interrupted, and saves what there is.
+def measure(request: Request, progress: Progress, meanwhile: Meanwhile | None = None) -> Measured:
+    """Record until the time is over or the user interrupts, and save the data.
 
-    beside : works meanwhile, in a thread of its own, until its event is set; the recording ends with it
+    meanwhile : runs in a thread of its own during the recording, until its event is set; the recording ends with it
 
     Raises
     ------
-    EnvironmentFailure: the bus, the disk; power.nothing_heard. What `beside` raises, after saving.
+    EnvironmentFailure: the bus, the disk; power.nothing_heard. Errors of `meanwhile`, after saving.
     """
     run_dir = seal.run_folder(request.out)
     attrs = provenance.attrs(
@@ -203,8 +205,8 @@ def measure(request: Request, progress: Progress, beside: Beside | None = None) 
 
     def work(recorder: Recorder) -> None:
         try:
-            assert beside is not None
-            beside(recorder, ended)
+            assert meanwhile is not None
+            meanwhile(recorder, ended)
         except BaseException as error:
             failed.append(error)
         finally:
@@ -213,13 +215,13 @@ def measure(request: Request, progress: Progress, beside: Beside | None = None) 
     with session.unless_interrupted(run_dir, "power", begin), seal.hold(run_dir) as held:
         try:
             with run_bus.open_bus(request.stack, "recorder") as bus:
-                ears = Ears(bus)
+                subscriber = Subscriber(bus)
                 recorder = Recorder(run_dir / "telemetry.blk", request.stack.cluster)
                 try:
                     with signals(ask), progress:
-                        _record(request, recorder, ears, ended, progress, work if beside else None)
+                        _record(request, recorder, subscriber, ended, progress, work if meanwhile else None)
                 finally:
-                    ears.close()
+                    subscriber.close()
                     recorder.close()
         except BaseException:
             if session.nothing_in(run_dir):
@@ -233,8 +235,8 @@ def measure(request: Request, progress: Progress, beside: Beside | None = None) 
                 raise session.interrupted("power")
             raise EnvironmentFailure(
                 "power.nothing_heard",
-                "nobody was heard, so that there is nothing to save",
-                "are daemons running, and on this bus? 'sonde power status' shows who is heard",
+                "no telemetry was received, so there is nothing to save",
+                "are daemons running, and on this bus? 'sonde power status' shows which daemons are heard",
             )
         reason = "interrupted" if asked.is_set() else "failed" if failed else "budget"
         with session.saving(run_dir, "power") as late:
@@ -255,7 +257,7 @@ def measure(request: Request, progress: Progress, beside: Beside | None = None) 
 def _record(
     request: Request,
     recorder: Recorder,
-    ears: Ears,
+    subscriber: Subscriber,
     ended: threading.Event,
     progress: Progress,
     work: Callable[[Recorder], None] | None,
@@ -266,11 +268,11 @@ def _record(
         thread.start()
     try:
         while not ended.wait(TICK_S):
-            recorder.add(ears.take(), ears.traffic())
+            recorder.add(subscriber.take(), subscriber.traffic())
             progress.show({"event": "progress", "elapsed_s": recorder.now_s, "samples": recorder.samples})
             if work is None and recorder.now_s >= request.duration_s:
                 break
-        recorder.add(ears.take(), ears.traffic())
+        recorder.add(subscriber.take(), subscriber.traffic())
     finally:
         ended.set()
         if thread is not None:
@@ -278,7 +280,7 @@ def _record(
 
 
 def cluster() -> str:
-    """Name of the cluster for new datasets: Slurm's word, else this host's."""
+    """Name of the cluster for new datasets: Slurm's cluster name, else this host's name."""
     with suppress(OSError):
         return os.environ.get("SLURM_CLUSTER_NAME") or socket.gethostname()
     return "local"

@@ -174,4 +174,4 @@ SUMMARY: dict[str, Described] = {
     "topic_rate": _of(("topic",), "1/s", "samples a second"),
     "topic_bytes_rate": _of(("topic",), "B/s", "bytes a second"),
 }
-"""Variables of /summary. Every variable is optional, and others are allowed beside them."""
+"""Variables of /summary. Every variable is optional, and other variables are allowed."""

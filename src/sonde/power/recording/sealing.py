@@ -1,4 +1,4 @@
-"""How records of block files become datasets of power/1: layout, place, analysis."""
+"""Turns records of block files into datasets of power/1: layout, placement, analysis."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ATTRIBUTES = {**described.ROOT}
 
 
 class PowerSchema:
-    """RoomSchema of power/1 (`sonde.core.seal`). Plan keys: `nodes`, names that were expected."""
+    """RoomSchema of power/1 (`sonde.core.seal`). Plan keys: `nodes`, the names of expected nodes."""
 
     room = "power"
     version = 1
@@ -44,7 +44,7 @@ class PowerSchema:
         return [""]
 
     def layout(self, plan: Mapping[str, Any], files: Sequence[BlockFile], part: str) -> Layout:
-        """Counts what the recorder's file holds.
+        """Count the contents of the recorder's file.
 
         Raises
         ------
@@ -53,8 +53,8 @@ class PowerSchema:
         if len(files) != 1 or files[0].dtype != RECORD:
             raise DataError(
                 "power.not_power_blocks",
-                f"there are {len(files)} block files, and a recording of this room is one of its own form",
-                "keep the file of one run in its folder, and only this",
+                f"there are {len(files)} block files, but a recording of this room is one file in its own format",
+                "leave only the file of one run in its folder",
             )
         table = _Table(files[0])
         dims = {
@@ -81,13 +81,13 @@ class PowerSchema:
         silent = sorted({str(name) for name in plan.get("nodes", ())} - set(table.nodes))
         if silent or not len(table.reports):
             layout.complete = False
-            told = [f"nothing was heard of {', '.join(silent[:8])}"] if silent else []
-            told += [] if len(table.reports) else ["no system manager was heard"]
+            missing = [f"no reports of {', '.join(silent[:8])}"] if silent else []
+            missing += [] if len(table.reports) else ["no system manager was heard"]
             layout.warnings.append(
                 Warning(
                     "power.not_heard",
-                    "; ".join(told),
-                    "are they running? 'sonde power status' shows who is heard",
+                    "; ".join(missing),
+                    "are they running? 'sonde power status' shows which daemons are heard",
                 )
             )
         return layout
@@ -152,15 +152,15 @@ class PowerSchema:
         return analyse(raw)
 
     def leading_dims(self, tree: xr.DataTree) -> Sequence[tuple[str, ...]]:
-        """Dims of the table that a file of one table is made of, as `data convert` asks."""
+        """Dims of the table from which a flat file is made, as `data convert` asks."""
         return [COURSE]
 
     def tables(self, tree: xr.DataTree) -> Tables:
-        """The declared variables and root attributes, which `dataset.open` holds a file against."""
+        """The declared variables and root attributes, which `dataset.open` checks a file against."""
         return {"raw": RAW, "summary": SUMMARY, "": ATTRIBUTES}
 
     def validate(self, tree: xr.DataTree) -> list[Finding]:
-        """What is wrong with a dataset; [] for a valid one."""
+        """The faults of a dataset; [] for a valid one."""
         found = []
         for group, table in (("raw", RAW), ("summary", SUMMARY)):
             if group in tree.children:
@@ -171,7 +171,7 @@ class PowerSchema:
 
 
 class _Table:
-    """Records by what they are about: nodes, jobs and topics by name, each in the order of the sender's clock."""
+    """Records by subject: nodes, jobs and topics by name, each in the order of the sender's clock."""
 
     def __init__(self, file: BlockFile) -> None:
         pieces = list(file)

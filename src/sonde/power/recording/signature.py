@@ -1,6 +1,6 @@
-"""The signature of a job: a few numbers that tell of its power over time. Pure.
+"""The signature of a job: a few numbers that describe its power over time. Pure.
 
-Power is that of a node, W, so that jobs of different width can be held against each other.
+The power is that of one node, W, so that jobs of different size can be compared.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import numpy as np
 
 from sonde.power.stack.telemetry import NAN, JobSample
 
-LEAST = 4  # samples of a signature
-LEAST_PERIODIC = 16  # from which on a rhythm can be told from chance
-ALPHA = 0.01  # of taking chance for a rhythm
+LEAST = 4  # fewest samples of a signature
+LEAST_PERIODIC = 16  # fewest samples for telling a rhythm from chance
+ALPHA = 0.01  # probability of taking chance for a rhythm
 
 
 @dataclass(frozen=True)
 class Signature:
-    """mean_w, p10_w, p50_w, p90_w : of its power. spread : standard deviation over mean. jump : mean step between two
-    neighbouring samples over mean. period_s : of its rhythm; NaN where none stands out. trend : change over the time
-    seen, over mean. nodes : how many. samples, duration_s : what it rests on.
+    """mean_w, p10_w, p50_w, p90_w : of its power. spread : standard deviation over mean. jump : mean step between
+    neighbouring samples over mean. period_s : of its rhythm; NaN if none is significant. trend : change over the
+    observed time, over mean. nodes : number of nodes. samples, duration_s : the data it rests on.
     """
 
     mean_w: float
@@ -38,21 +38,21 @@ class Signature:
     duration_s: float
 
     def vector(self) -> np.ndarray:
-        """What an estimator learns from: power and steadiness; no rhythm is one of no length."""
+        """The features for an estimator: power and steadiness; a job without a rhythm gets a period of 0."""
         period = math.log1p(self.period_s) if math.isfinite(self.period_s) else 0.0
         power = [self.mean_w, self.p10_w, self.p50_w, self.p90_w]
         return np.array([*power, self.spread, self.jump, period, self.trend, math.log(max(1, self.nodes))])
 
     def as_json(self) -> dict[str, float | int | None]:
-        told = dict(zip((one.name for one in fields(self)), astuple(self)))
-        return {name: value if math.isfinite(value) else None for name, value in told.items()}
+        values = dict(zip((one.name for one in fields(self)), astuple(self)))
+        return {name: value if math.isfinite(value) else None for name, value in values.items()}
 
 
 def signature(times_s: Sequence[float], power_w: Sequence[float], nodes: int) -> Signature | None:
-    """Of what one job drew. power_w: of all its nodes together. None: fewer than LEAST samples.
+    """The signature of one job. power_w: of all its nodes together. None: fewer than LEAST samples.
 
-    Samples that are not known are left out; what is between two samples counts by its length (trapezoids), so that
-    uneven reports do not tilt the mean.
+    Unknown samples are left out. The time between two samples is weighted by its length (trapezoids), so that uneven
+    reports do not bias the mean.
     """
     t, p = np.asarray(times_s, float), np.asarray(power_w, float) / max(1, nodes)
     good = np.isfinite(t) & np.isfinite(p)
@@ -85,9 +85,10 @@ def signature(times_s: Sequence[float], power_w: Sequence[float], nodes: int) ->
 
 
 def period(values: np.ndarray, step_s: float) -> float:
-    """The rhythm of an even series; NaN where none stands out of chance.
+    """The period of an evenly sampled series; NaN if no rhythm is significant.
 
-    Fisher's exact test of the largest ordinate of the periodogram by its first term, which bounds the chance.
+    Fisher's exact test of the largest ordinate of the periodogram, by its first term, which is an upper bound of the
+    probability.
 
     Source: R. A. Fisher, Tests of significance in harmonic analysis, Proc. R. Soc. A 125, 1929.
     """
@@ -98,20 +99,20 @@ def period(values: np.ndarray, step_s: float) -> float:
     rest = values - np.polyval(np.polyfit(place, values, 1), place)
     spectrum = np.abs(np.fft.rfft(rest)[1 : (n - 1) // 2 + 1]) ** 2
     total = float(spectrum.sum())
-    # A straight line leaves rounding alone, whose largest ordinate means nothing.
+    # A straight line leaves only rounding errors, whose largest ordinate means nothing.
     if total <= 1e-18 * n * n * max(1.0, float(np.mean(values)) ** 2):
         return NAN
     best = int(np.argmax(spectrum))
     g, m = float(spectrum[best]) / total, len(spectrum)
     chance = m * (1 - g) ** (m - 1)
-    if chance > ALPHA or best == 0:  # one turn in all that was seen is a trend
+    if chance > ALPHA or best == 0:  # one period in the whole observed time is a trend
         return NAN
     return n * step_s / (best + 1)
 
 
 @dataclass(frozen=True)
 class JobRecord:
-    """All that was told of one job, in the order of time."""
+    """All reports of one job, in the order of time."""
 
     job: str
     user: str
@@ -136,23 +137,23 @@ def records(samples: Iterable[JobSample]) -> list[JobRecord]:
     of: dict[str, list[JobSample]] = {}
     for sample in samples:
         of.setdefault(sample.job, []).append(sample)
-    made = []
-    for job, said in of.items():
-        said.sort(key=lambda one: one.at_ns)
-        running = [one for one in said if one.state in ("running", "")]
-        last = said[-1]
-        nodes = max((one.nodes for one in said), key=len)
-        told = [one.energy_j for one in said if math.isfinite(one.energy_j)]
-        made.append(
+    found = []
+    for job, reports in of.items():
+        reports.sort(key=lambda one: one.at_ns)
+        running = [one for one in reports if one.state in ("running", "")]
+        last = reports[-1]
+        nodes = max((one.nodes for one in reports), key=len)
+        energies = [one.energy_j for one in reports if math.isfinite(one.energy_j)]
+        found.append(
             JobRecord(
                 job,
                 last.user,
                 last.name,
                 nodes,
-                tuple((one.at_ns - said[0].at_ns) * 1e-9 for one in running),
+                tuple((one.at_ns - reports[0].at_ns) * 1e-9 for one in running),
                 tuple(one.power_w for one in running),
-                told[-1] if told else NAN,
+                energies[-1] if energies else NAN,
                 last.state,
             )
         )
-    return made
+    return found

@@ -1,4 +1,4 @@
-"""What a recording of this room says, in words: of a /summary of power/1. Pure."""
+"""This room's judgement of a recording, as text: from a /summary of power/1. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sonde.power.monitor.live import number
 from sonde.power.stack.telemetry import NAN
 
 _UNTOLD = ("", "nan")
-LEAST_REPORTS = 5  # of each node
+LEAST_REPORTS = 5  # for each node
 
 
 def _number(summary: xr.Dataset, name: str) -> float:
@@ -66,42 +66,42 @@ def simulated(summary: xr.Dataset) -> bool:
 
 
 def sentence(summary: xr.Dataset) -> str:
-    told = verdict.sentence(held_of(summary))
-    return told + (" (simulated nodes)" if simulated(summary) else "")
+    text = verdict.sentence(held_of(summary))
+    return text + (" (simulated nodes)" if simulated(summary) else "")
 
 
 def sound(summary: xr.Dataset) -> bool:
-    """Whether "no violation" means much: there were caps and a budget, and more than a few reports of each node."""
-    told = held_of(summary)
-    known = math.isfinite(told.budget_w) and math.isfinite(told.max_sum_caps_w)
-    return known and told.reports >= LEAST_REPORTS * max(1, told.nodes)
+    """Whether "no violation" is meaningful: there were caps, a budget, and more than a few reports of each node."""
+    held = held_of(summary)
+    known = math.isfinite(held.budget_w) and math.isfinite(held.max_sum_caps_w)
+    return known and held.reports >= LEAST_REPORTS * max(1, held.nodes)
 
 
 def findings(summary: xr.Dataset, name: str = "FILE.nc") -> list[Finding]:
-    """What is wrong, worst first."""
-    told, found = held_of(summary), []
+    """The faults, worst first."""
+    held, found = held_of(summary), []
     look = typed("sonde", "power", "show", name)
-    if told.violations:
+    if held.violations:
         found.append(
             Finding(
                 "power.above_budget",
-                f"caps came to {format_power(told.max_sum_caps_w)}, above the budget of "
-                f"{format_power(told.budget_w)}, for {format_duration(told.violation_s)}",
+                f"caps reached {format_power(held.max_sum_caps_w)}, above the budget of "
+                f"{format_power(held.budget_w)}, for {format_duration(held.violation_s)}",
                 {
-                    "max_sum_caps_w": told.max_sum_caps_w,
-                    "budget_w": told.budget_w,
-                    "violations": told.violations,
+                    "max_sum_caps_w": held.max_sum_caps_w,
+                    "budget_w": held.budget_w,
+                    "violations": held.violations,
                 },
                 look,
             )
         )
-    if told.over_budget_s > 0 and told.max_power_w > told.budget_w * (1 + verdict.METER):
+    if held.over_budget_s > 0 and held.max_power_w > held.budget_w * (1 + verdict.METER):
         found.append(
             Finding(
                 "power.drawn_above_budget",
-                f"nodes drew up to {format_power(told.max_power_w)}, above the budget, for "
-                f"{format_duration(told.over_budget_s)}",
-                {"max_power_w": told.max_power_w, "over_budget_s": told.over_budget_s},
+                f"nodes drew up to {format_power(held.max_power_w)}, above the budget, for "
+                f"{format_duration(held.over_budget_s)}",
+                {"max_power_w": held.max_power_w, "over_budget_s": held.over_budget_s},
                 look,
             )
         )
@@ -109,7 +109,7 @@ def findings(summary: xr.Dataset, name: str = "FILE.nc") -> list[Finding]:
 
 
 def values(summary: xr.Dataset) -> dict[str, Any]:
-    """For --json."""
+    """The values for --json."""
     return {
         **verdict.values(held_of(summary)),
         "simulated": simulated(summary),
@@ -129,12 +129,12 @@ def values(summary: xr.Dataset) -> dict[str, Any]:
 
 
 def tables(summary: xr.Dataset) -> list[Table]:
-    made = [verdict.table(held_of(summary)), node_table(summary)]
+    found_tables = [verdict.table(held_of(summary)), node_table(summary)]
     if "job_name" in summary:
-        made.append(job_table(summary))
+        found_tables.append(job_table(summary))
     if "topic_name" in summary:
-        made.append(traffic_table(summary))
-    return made
+        found_tables.append(traffic_table(summary))
+    return found_tables
 
 
 def _watts(value: float) -> str:
@@ -148,7 +148,7 @@ def node_table(summary: xr.Dataset) -> Table:
         *(summary[f"node_{key}"].values for key in keys)
     ):
         share = format_share(float(leased)) if np.isfinite(leased) else "–"
-        told = (
+        numbers = (
             _watts(float(mean)),
             _watts(float(most)),
             _watts(float(cap)),
@@ -156,7 +156,7 @@ def node_table(summary: xr.Dataset) -> Table:
             verdict.joules(float(energy)),
         )
         if str(name) not in _UNTOLD:
-            rows.append((str(name), *told, str(source)))
+            rows.append((str(name), *numbers, str(source)))
     head = ("node", "mean", "largest", "mean cap", "leased", "energy", "source")
     return Table("Nodes", head, rows, (1, 2, 3, 4, 5))
 

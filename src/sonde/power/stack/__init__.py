@@ -1,1 +1,1 @@
-"""What all roles of a power stack share: configuration, telemetry, bus, state, roles."""
+"""The parts that all roles of a power stack share: configuration, telemetry, bus, state, roles."""

@@ -1,6 +1,6 @@
-"""The configuration of a power stack as Python sees it: what `sonde._power.load_config` told, typed. Pure.
+"""The configuration of a power stack as typed Python values, from `sonde._power.load_config`. Pure.
 
-`native/power/config.hpp` is the one parser; docs/reference/power-config.md its manual.
+`native/power/config.hpp` is the only parser; docs/reference/power-config.md is its manual.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sonde.power.stack.telemetry import known
 
 @dataclass(frozen=True)
 class NodeLimits:
-    """What a node can be given, W. safe_w: where it is when nobody manages it."""
+    """The caps of a node, W. safe_w: its cap when no manager leads."""
 
     name: str
     min_w: float
@@ -32,7 +32,7 @@ class NodeLimits:
 
 @dataclass(frozen=True)
 class Listen:
-    """Where the monitor's page is. token_file: "" where who looks needs none."""
+    """The address of the monitor's page. token_file: "" if viewers need no token."""
 
     host: str
     port: int
@@ -46,13 +46,13 @@ class Listen:
             return True
         try:
             return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:  # a name, which may lead anywhere
+        except ValueError:  # a host name, which may resolve to any address
             return False
 
 
 @dataclass(frozen=True)
 class Jobs:
-    """[job-scheduler], [resource-manager], grace of [job-manager]. queues, shares: as load_config told them."""
+    """[job-scheduler], [resource-manager], grace of [job-manager]. queues, shares: as load_config returns them."""
 
     kind: str = "auto"
     state: str = ""
@@ -69,47 +69,47 @@ class Jobs:
     shares: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Jobs:
-        said = told.get("scheduler", {})
-        if "period_s" not in said:
+    def of(cls, config: Mapping[str, Any]) -> Jobs:
+        scheduler = config.get("scheduler", {})
+        if "period_s" not in scheduler:
             return cls()
         return cls(
-            kind=str(said["kind"]),
-            state=str(said["state"]),
-            resources_state=str(told["resource_manager"]["state"]),
-            period_s=known(said["period_s"]),
-            fairness=known(said["fairness"]),
-            half_life_s=known(said["fairness_half_life_s"]),
-            age_s=known(said["age_s"]),
-            keep_s=known(said["keep_s"]),
-            max_waiting=int(said["max_waiting"]),
-            max_waiting_user=int(said["max_waiting_user"]),
-            grace_s=known(told["job_manager"]["grace_s"]),
-            queues=tuple(said["queues"]),
-            shares={str(one["user"]): known(one["share"]) for one in said["shares"]},
+            kind=str(scheduler["kind"]),
+            state=str(scheduler["state"]),
+            resources_state=str(config["resource_manager"]["state"]),
+            period_s=known(scheduler["period_s"]),
+            fairness=known(scheduler["fairness"]),
+            half_life_s=known(scheduler["fairness_half_life_s"]),
+            age_s=known(scheduler["age_s"]),
+            keep_s=known(scheduler["keep_s"]),
+            max_waiting=int(scheduler["max_waiting"]),
+            max_waiting_user=int(scheduler["max_waiting_user"]),
+            grace_s=known(config["job_manager"]["grace_s"]),
+            queues=tuple(scheduler["queues"]),
+            shares={str(one["user"]): known(one["share"]) for one in scheduler["shares"]},
         )
 
 
 @dataclass(frozen=True)
 class Users:
-    """[users]: how it is known who orders; cluster: where."""
+    """[users]: how the sender of an order is identified; cluster: its name."""
 
     proof: str = "none"
     may_speak_for_others: tuple[str, ...] = ()
     cluster: str = ""
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Users:
-        said = told.get("users", {})
-        if "proof" not in said:
+    def of(cls, config: Mapping[str, Any]) -> Users:
+        section = config.get("users", {})
+        if "proof" not in section:
             return cls()
-        others = tuple(str(one) for one in said["may_speak_for_others"])
-        return cls(str(said["proof"]), others, str(told["cluster"]))
+        others = tuple(str(one) for one in section["may_speak_for_others"])
+        return cls(str(section["proof"]), others, str(config["cluster"]))
 
 
 @dataclass(frozen=True)
 class Stack:
-    """One power.toml, as far as this part of the room asks."""
+    """One power.toml, as far as Python needs it."""
 
     path: str
     cluster: str
@@ -129,17 +129,17 @@ class Stack:
     users: Users = field(default_factory=Users)
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Stack:
-        """From what load_config told.
+    def of(cls, config: Mapping[str, Any]) -> Stack:
+        """Build it from load_config's result.
 
         Raises
         ------
-        UsageError  power.bad_value: an address of the monitor that is none, or a file that it needs is not named.
+        UsageError  power.bad_value: the monitor's address is invalid, or a file that it needs is not named.
         """
-        bus, budget, monitor = told["bus"], told["budget"], told["monitor"]
+        bus, budget, monitor = config["bus"], config["budget"], config["monitor"]
         return cls(
-            path=str(told.get("path", "")),
-            cluster=str(told["cluster"]),
+            path=str(config.get("path", "")),
+            cluster=str(config["cluster"]),
             bus_profile=str(bus["profile"]),
             bus_name=str(bus["name"]),
             budget_w=known(budget["power_limit_w"]),
@@ -155,24 +155,24 @@ class Stack:
                     str(node.get("rack", "")),
                     *(int(node.get(key, 0)) for key in ("cores", "memory_bytes", "disks", "nics")),
                 )
-                for node in told["nodes"]
+                for node in config["nodes"]
             ),
             listen=listen_of(monitor),
             history=str(monitor["history"]),
             keep_s=known(monitor["keep_s"]),
-            telemetry_s=known(told["node_manager"]["telemetry_s"]),
+            telemetry_s=known(config["node_manager"]["telemetry_s"]),
             racks={
                 name: min(limits, default=math.inf)
-                for name, rack in told.get("racks", {}).items()
+                for name, rack in config.get("racks", {}).items()
                 for limits in [[v for v in map(known, (rack["power_limit_w"], rack["cooling_w"])) if v == v]]
             },
-            jobs=Jobs.of(told),
-            users=Users.of(told),
+            jobs=Jobs.of(config),
+            users=Users.of(config),
         )
 
 
 def listen_of(monitor: Mapping[str, Any]) -> Listen:
-    """Where to listen. Nothing listens beyond loopback without a token.
+    """The address to listen at. Beyond loopback a token is required.
 
     Raises
     ------
@@ -183,7 +183,7 @@ def listen_of(monitor: Mapping[str, Any]) -> Listen:
     if not colon or not host or not (port.isascii() and port.isdigit() and int(port) < 65536):
         raise UsageError(
             "power.bad_value",
-            f"[monitor] listen is '{text}'; allowed: HOST:PORT, a port of 0 to 65535",
+            f"[monitor] listen is '{text}'; allowed: HOST:PORT, PORT 0 to 65535",
             'write it like "127.0.0.1:9440"',
         )
     listen = Listen(
@@ -196,13 +196,13 @@ def listen_of(monitor: Mapping[str, Any]) -> Listen:
     if bool(listen.tls_certificate) != bool(listen.tls_key):
         raise UsageError(
             "power.bad_value",
-            "[monitor] has one of tls_certificate and tls_key; allowed: both, or none",
-            "name the file that is missing",
+            "[monitor] has only one of tls_certificate and tls_key; allowed: both, or neither",
+            "name the missing file",
         )
     if not listen.loopback and not listen.token_file:
         raise UsageError(
             "power.no_token",
-            f"[monitor] listens at {text}, which others can reach, and asks them for no token",
-            'give token_file, a file with 16 characters or more, or listen at "127.0.0.1:9440"',
+            f"[monitor] listens at {text}, which other hosts can reach, without a token",
+            'set token_file, a file with 16 characters or more, or listen at "127.0.0.1:9440"',
         )
     return listen

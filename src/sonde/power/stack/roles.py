@@ -1,8 +1,8 @@
-"""The roles of a power stack, and what plays each. Pure.
+"""The roles of a power stack, and the program of each. Pure.
 
-To add one in Python: a module `run_<role>` in a package of `sonde.power` with
-`serve(stack: Stack, name: str, with_parent: bool) -> Iterator[bytes]`, which gives events as JSON lines and ends when
-it is told to, and a line in PYTHON and PACKAGES.
+To add a role in Python, write a module `run_<role>` in a package of `sonde.power` with `serve(stack: Stack, name: str,
+with_parent: bool) -> Iterator[bytes]`. It yields events as JSON lines and returns when a signal ends it. Add a line to
+PYTHON and to PACKAGES.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from sonde.core.errors import UsageError, nearest
 
 NATIVE = {
     "node-manager": "one on each node: reads and caps its hardware",
-    "system-manager": "one for the cluster, and standbys: holds the budget",
-    "mqtt-bridge": "to and from an MQTT broker",
+    "system-manager": "one for the cluster, and standbys: enforces the budget",
+    "mqtt-bridge": "connects the stack to an MQTT broker",
 }
-"""Played by sonde-powerd itself."""
+"""Roles of sonde-powerd itself."""
 
 PYTHON = {
-    "monitor": "hears all telemetry: history, metrics, live page",
+    "monitor": "receives all telemetry: history, metrics, live page",
     "job-scheduler": "queues jobs, and starts them under the budget",
-    "resource-manager": "gives jobs nodes, cores, memory; limits of racks",
+    "resource-manager": "allocates nodes, cores, memory; limits of racks",
     "job-manager": "starts jobs, meters them, steers them to targets",
-    "workflow-engine": "jobs that wait for each other",
+    "workflow-engine": "runs jobs that depend on each other",
 }
 PACKAGES = {
     "monitor": "monitor",
@@ -30,7 +30,7 @@ PACKAGES = {
     "job-manager": "jobs",
     "workflow-engine": "workflows",
 }
-"""Where those of PYTHON are."""
+"""The packages of the roles of PYTHON."""
 
 ROLES = {**NATIVE, **PYTHON}
 
@@ -41,11 +41,11 @@ def check(role: str) -> str:
         raise UsageError(
             "power.unknown_role",
             f"there is no role '{role}'{nearest(role, list(ROLES))}; there are: {', '.join(ROLES)}",
-            "sonde power serve --help tells what each does",
+            "sonde power serve --help describes each",
         )
     return role
 
 
 def module_of(role: str) -> str:
-    """The module that plays a role of PYTHON."""
+    """The module of a role of PYTHON."""
     return f"sonde.power.{PACKAGES[role]}.run_{role.replace('-', '_')}"

@@ -1,4 +1,4 @@
-"""A power stack's configuration and its bus, both as the daemons read them."""
+"""A power stack's configuration and its bus, as the daemons see them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ except ImportError as error:
         "power.not_built",
         "this build of Sonde has no power stack"
         if isinstance(error, ModuleNotFoundError)
-        else f"the power stack does not load: {error}",
-        "'sonde doctor' says what to install; then 'make setup' builds it",
+        else f"the power stack cannot be loaded: {error}",
+        "'sonde doctor' shows what to install; then 'make setup' builds it",
     ) from None
 
 
-FOUND_S = 10.0  # a server that is there was found long before
+FOUND_S = 10.0  # a server that is present is found long before
 
 
 def load(path: str | Path) -> Stack:
@@ -42,11 +42,11 @@ def load(path: str | Path) -> Stack:
 
 
 def open_bus(stack: Stack, participant: str = "") -> Bus:
-    """Joins the bus that a configuration names, or that of loopback, with the stack's types and topics.
+    """Join the bus that a configuration names, or loopback's bus, with the stack's types and topics.
 
     Raises
     ------
-    UsageError: the profile. BusError: bus.open. EnvironmentFailure  bus.not_built.
+    UsageError: a fault in the bus profile. BusError: bus.open. EnvironmentFailure  bus.not_built.
     """
     from sonde.bus import client as bus
 
@@ -55,7 +55,7 @@ def open_bus(stack: Stack, participant: str = "") -> Bus:
 
 
 def asks_who_joins(stack: Stack) -> bool:
-    """Whether the bus lets in nobody without keys."""
+    """Whether participants without keys are refused by the bus."""
     return ElementTree.fromstring(_power.bus_profile(stack.path, "")).find(".//security") is not None
 
 
@@ -72,34 +72,34 @@ def client(bus: Bus, service: str) -> Client:
 
 
 def ask(bus: Bus, service: str, body: dict[str, Any], target: str = ACTIVE, timeout_s: float = 5.0) -> Reply:
-    """What the server of a service answers.
+    """A service's answer.
 
     Raises
     ------
-    UsageError  power.<code> where the body is what it refuses; EnvironmentFailure  power.<code>, power.no_answer.
+    UsageError  power.<code> if the request is at fault; EnvironmentFailure  power.<code>, power.no_answer.
     """
-    who = "system manager" if service.startswith("System") else f"node manager '{target}'"
+    role = "system manager" if service.startswith("System") else f"node manager '{target}'"
     with client(bus, service) as asking:
         if not asking.wait_for_server(min(timeout_s, FOUND_S)):
             raise EnvironmentFailure(
                 "power.no_answer",
-                f"no {who} was found within {min(timeout_s, FOUND_S):g} s",
-                "is one running, and on this bus? 'sonde power status' shows who is heard",
+                f"no {role} was found within {min(timeout_s, FOUND_S):g} s",
+                "is one running, and on this bus? 'sonde power status' shows which daemons are heard",
             )
         try:
             return asking.call(body, target, timeout_s)
         except TimedOut:
             raise EnvironmentFailure(
                 "power.no_answer",
-                f"no {who} answered within {timeout_s:g} s",
-                "is it running, and on this bus? 'sonde power status' shows who is heard",
+                f"no {role} answered within {timeout_s:g} s",
+                "is it running, and on this bus? 'sonde power status' shows which daemons are heard",
             ) from None
         except Refused as refused:
-            # Of a service's own codes the bus knows the number alone.
-            word = CODES.get(refused.number, refused.reply)
+            # The bus knows only the number of a service's own codes.
+            code = CODES.get(refused.number, refused.reply)
             kind = (
                 UsageError
-                if word in ("bad_request", "out_of_range", "budget_too_small")
+                if code in ("bad_request", "out_of_range", "budget_too_small")
                 else EnvironmentFailure
             )
-            raise kind(f"power.{word}", refused.what, refused.hint) from None
+            raise kind(f"power.{code}", refused.what, refused.hint) from None

@@ -1,4 +1,4 @@
-"""What daemons of this room have in common: events as JSON lines, readiness, and how they end."""
+"""Common parts of this room's daemons: events as JSON lines, readiness, and how they end."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from typing import Any
 
 
 def line(event: str, **values: Any) -> bytes:
-    """One event as it stands on standard output."""
+    """One event as a line of standard output."""
     return json.dumps({"event": event, **values}, separators=(",", ":")).encode() + b"\n"
 
 
 def notify(state: str) -> None:
-    """Tells systemd, where it started this: "READY=1". Source: sd_notify(3)."""
+    """Notify systemd, if it started this daemon: "READY=1". Source: sd_notify(3)."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if address:
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as to:
@@ -28,7 +28,7 @@ def notify(state: str) -> None:
 
 
 class Ending:
-    """Whether a daemon is to end. why: "" until then."""
+    """Whether a daemon must end. why: "" until then."""
 
     def __init__(self) -> None:
         self._asked = threading.Event()
@@ -39,7 +39,7 @@ class Ending:
         self._asked.set()
 
     def wait(self, seconds: float) -> bool:
-        """True as soon as it is to end."""
+        """Wait; True as soon as the daemon must end."""
         return self._asked.wait(seconds)
 
     @property
@@ -48,8 +48,8 @@ class Ending:
 
 
 @contextmanager
-def until_told(with_parent: bool) -> Iterator[Ending]:
-    """An Ending that SIGTERM, SIGINT and SIGHUP ask, and with_parent the end of standard input."""
+def until_ended(with_parent: bool) -> Iterator[Ending]:
+    """An Ending that SIGTERM, SIGINT and SIGHUP trigger; with_parent: also the end of standard input."""
     ending = Ending()
     before: Mapping[int, Any] = {}
 

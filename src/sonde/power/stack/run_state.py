@@ -1,4 +1,4 @@
-"""The folder in which a role keeps what has to outlive it, for one process at a time."""
+"""The folder for a role's persistent state, used by one process at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from sonde.core.errors import EnvironmentFailure
 
 
 def own_user() -> str:
-    """Whose rights this process has. Not by LOGNAME, which anybody sets, and root may have of another."""
+    """The user whose rights this process has. LOGNAME does not count: anybody can set it, and root may have another
+    user's.
+    """
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
@@ -19,9 +21,10 @@ def own_user() -> str:
 
 
 def held(folder: Path, role: str, mode: int = 0o777, lock: str = "lock", key: str = "state") -> int:
-    """The descriptor by which this process has the folder, which is made where it is not there, until it is closed.
+    """A descriptor that locks the folder for this process until it is closed. The folder is created if it is missing.
 
-    mode: of a folder that is made. lock: the file in it that is locked. key: what names it in the role's table.
+    mode: of a created folder. lock: the name of the lock file in it. key: the key that names the folder in the role's
+    table.
 
     Raises
     ------
@@ -34,7 +37,7 @@ def held(folder: Path, role: str, mode: int = 0o777, lock: str = "lock", key: st
         raise EnvironmentFailure(
             "power.cannot_keep",
             f"{error.filename or folder}: {error.strerror}",
-            f"name one that can be written: '{key}' of [{role}]",
+            f"name a folder that can be written: '{key}' of [{role}]",
         ) from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -42,14 +45,14 @@ def held(folder: Path, role: str, mode: int = 0o777, lock: str = "lock", key: st
         os.close(descriptor)
         raise EnvironmentFailure(
             "power.already_running",
-            f"another {role} has {folder / lock}",
-            f"end that one first, or give this one another '{key}'",
+            f"another {role} uses {folder / lock}",
+            f"end the other first, or set another '{key}'",
         ) from None
     except OSError as error:
         os.close(descriptor)
         raise EnvironmentFailure(
             "power.cannot_keep",
             f"{folder / lock} cannot be locked: {error.strerror}",
-            f"name one on a file system with locks: '{key}' of [{role}]",
+            f"name a folder on a file system with locks: '{key}' of [{role}]",
         ) from None
     return descriptor

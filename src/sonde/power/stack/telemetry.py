@@ -1,7 +1,7 @@
-"""What daemons say on the bus, as Python takes it: topics, types, and samples as values. Pure.
+"""The daemons' messages on the bus as Python values: topics, types, and samples. Pure.
 
-`native/power/messages.hpp` says what each field means; `power.idl` is the same for the bus. All power in W, energy in
-J, times in ns of CLOCK_REALTIME unless a name says otherwise. NaN: not known.
+`native/power/messages.hpp` documents each field; `power.idl` defines the same for the bus. All power in W, energy in J,
+times in ns of CLOCK_REALTIME unless a name states another unit. NaN: unknown.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TYPES = {
     JOB: "sonde::power::JobTelemetry",
     CLUSTER: "sonde::power::ClusterTelemetry",
 }
-"""Topics of telemetry, and their types."""
+"""Topics of telemetry, with their types."""
 
 SERVICES = {
     "NodeManager_get": ("sonde::power::NodeQuery", "sonde::power::NodeAnswer"),
@@ -31,9 +31,9 @@ SERVICES = {
     "SystemPowerManager_get": ("sonde::power::SystemQuery", "sonde::power::SystemAnswer"),
     "SystemPowerManager_set": ("sonde::power::SystemCommand", "sonde::power::SystemAnswer"),
 }
-"""Services, and the types of their requests and replies."""
+"""Services, with the types of their requests and replies."""
 
-ACTIVE = "active"  # the system manager that leads answers to this name
+ACTIVE = "active"  # the leading system manager answers to this name
 
 CODES = {
     1000: "stale_epoch",
@@ -47,7 +47,7 @@ CODES = {
     1008: "not_active",
     1009: "budget_too_small",
 }
-"""Codes of replies beyond those of the bus."""
+"""Codes of replies in addition to those of the bus."""
 
 SIMULATED = "simulated"
 _SOURCES = "SOURCE_"
@@ -59,13 +59,13 @@ def source_of(word: str) -> str:
 
 
 MOST = 1e18
-"""Beyond it is nothing that a cluster draws (W), has used (J) or waits (s). Whoever may write to the bus can say it,
-and sums of it overflow.
+"""No cluster draws more (W), has used more (J) or waits longer (s). Anybody who can write to the bus can send larger
+numbers, and their sums overflow.
 """
 
 
 def known(value: Any) -> float:
-    """A number as it came; NaN for what is none, no finite one, or above MOST."""
+    """A number as it was received; NaN for anything that is not a finite number up to MOST."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -75,8 +75,8 @@ def known(value: Any) -> float:
 
 @dataclass(frozen=True)
 class NodeSample:
-    """One report of a node. left_s: of its lease. cap_since_ns: since when it has cap_w; 0 where that is not known.
-    sensors, frequencies, domains: as on the bus.
+    """One report of a node. left_s: of its lease. cap_since_ns: since when it has cap_w; 0 if unknown. sensors,
+    frequencies, domains: as on the bus.
     """
 
     node: str
@@ -98,33 +98,33 @@ class NodeSample:
     cap_since_ns: int = 0
 
     @classmethod
-    def of(cls, said: Mapping[str, Any]) -> NodeSample:
-        lease = said["lease"]
+    def of(cls, values: Mapping[str, Any]) -> NodeSample:
+        lease = values["lease"]
         return cls(
-            str(said["node"]),
-            int(said["at_ns"]),
-            known(said["period_s"]),
-            source_of(str(said["source"])),
-            known(said["power_w"]),
-            known(said["energy_j"]),
+            str(values["node"]),
+            int(values["at_ns"]),
+            known(values["period_s"]),
+            source_of(str(values["source"])),
+            known(values["power_w"]),
+            known(values["energy_j"]),
             known(lease["cap_w"]),
             known(lease["lease_w"]),
             known(lease["left_s"]),
             bool(lease["leased"]),
             int(lease["seen_epoch"]),
             str(lease["seen_manager"]),
-            str(said["trouble"]),
-            tuple(said["domains"]),
-            tuple(said["frequencies"]),
-            tuple(said["sensors"]),
-            int(said.get("cap_since_ns", 0)),
+            str(values["trouble"]),
+            tuple(values["domains"]),
+            tuple(values["frequencies"]),
+            tuple(values["sensors"]),
+            int(values.get("cap_since_ns", 0)),
         )
 
 
 @dataclass(frozen=True)
 class JobSample:
-    """One report of a job. progress: 0 to 1. iteration_s: how long a turn of its loop takes, node_iteration_s: each
-    node's own part of it, in the order of nodes; empty where that is not told.
+    """One report of a job. progress: 0 to 1. iteration_s: the time of one turn of its loop; node_iteration_s: each
+    node's own part of it, in the order of nodes; empty if unknown.
     """
 
     job: str
@@ -140,19 +140,19 @@ class JobSample:
     node_iteration_s: tuple[float, ...] = ()
 
     @classmethod
-    def of(cls, said: Mapping[str, Any]) -> JobSample:
+    def of(cls, values: Mapping[str, Any]) -> JobSample:
         return cls(
-            str(said["job"]),
-            int(said["at_ns"]),
-            str(said["user"]),
-            str(said["name"]),
-            tuple(str(node) for node in said["nodes"]),
-            known(said["power_w"]),
-            known(said["energy_j"]),
-            known(said["iteration_s"]),
-            known(said["progress"]),
-            str(said["state"]),
-            tuple(known(s) for s in said.get("node_iteration_s", ())),
+            str(values["job"]),
+            int(values["at_ns"]),
+            str(values["user"]),
+            str(values["name"]),
+            tuple(str(node) for node in values["nodes"]),
+            known(values["power_w"]),
+            known(values["energy_j"]),
+            known(values["iteration_s"]),
+            known(values["progress"]),
+            str(values["state"]),
+            tuple(known(s) for s in values.get("node_iteration_s", ())),
         )
 
 
@@ -162,9 +162,9 @@ ENDED = ("ended", "failed", "cancelled")  # states of a job that is over
 
 @dataclass(frozen=True)
 class ClusterSample:
-    """One report of a system manager. committed_w: what its nodes may be at, at most. unknown_nodes: of one that took
-    over, whose leases it does not know yet; in committed_w they are at their safe caps, and may be at unknown_w more.
-    restored_w: while a part of the budget is shed, what it will be again, in shed_left_s.
+    """One report of a system manager. committed_w: the most that its nodes may draw. unknown_nodes: after a takeover,
+    nodes whose leases it does not know yet; committed_w counts them at their safe caps, and they may draw unknown_w
+    more. restored_w: while a part of the budget is shed, the budget after shed_left_s.
     """
 
     cluster: str
@@ -189,28 +189,28 @@ class ClusterSample:
     unknown_w: float = 0.0
 
     @classmethod
-    def of(cls, said: Mapping[str, Any]) -> ClusterSample:
+    def of(cls, values: Mapping[str, Any]) -> ClusterSample:
         return cls(
-            str(said["cluster"]),
-            int(said["at_ns"]),
-            str(said["manager"]),
-            int(said["epoch"]),
-            int(said["budget_version"]),
-            str(said["state"]),
-            str(said["policy"]),
-            known(said["period_s"]),
-            known(said["lease_s"]),
-            known(said["budget_w"]),
-            known(said["safe_w"]),
-            known(said["committed_w"]),
-            known(said["power_w"]),
-            int(said["nodes"]),
-            int(said["heard"]),
-            int(said["leased"]),
-            known(said["restored_w"]),
-            known(said["shed_left_s"]),
-            int(said.get("unknown_nodes", 0)),
-            known(said.get("unknown_w", 0.0)),
+            str(values["cluster"]),
+            int(values["at_ns"]),
+            str(values["manager"]),
+            int(values["epoch"]),
+            int(values["budget_version"]),
+            str(values["state"]),
+            str(values["policy"]),
+            known(values["period_s"]),
+            known(values["lease_s"]),
+            known(values["budget_w"]),
+            known(values["safe_w"]),
+            known(values["committed_w"]),
+            known(values["power_w"]),
+            int(values["nodes"]),
+            int(values["heard"]),
+            int(values["leased"]),
+            known(values["restored_w"]),
+            known(values["shed_left_s"]),
+            int(values.get("unknown_nodes", 0)),
+            known(values.get("unknown_w", 0.0)),
         )
 
 
@@ -222,18 +222,18 @@ _OF: dict[str, Callable[[Mapping[str, Any]], AnySample]] = {
 }
 
 
-def read(topic: str, said: Mapping[str, Any]) -> AnySample:
+def read(topic: str, values: Mapping[str, Any]) -> AnySample:
     """A sample of one of the topics as a value."""
-    return _OF[topic](said)
+    return _OF[topic](values)
 
 
 @dataclass
 class Latest:
-    """What was heard last of every node, job and manager, and how much was heard. Not for several threads.
+    """The latest sample of every node, job and manager, and the number of samples. Not for several threads.
 
-    Of one node a sample that is older than the one that is there is left out: readers of several writers may get them
-    in any order. What was not heard for STALE_S is replaced by whatever comes, so that one wrong time, or an epoch that
-    nobody has, does not silence the rest.
+    A node's sample that is older than the present one is ignored: readers of several writers may get samples in any
+    order. A sample that was not renewed for STALE_S is replaced by any new one, so that one wrong time, or an epoch
+    that no manager has, does not silence the rest.
     """
 
     nodes: dict[str, NodeSample] = field(default_factory=dict)
@@ -243,7 +243,7 @@ class Latest:
     samples: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TYPES, 0))
 
     def take(self, sample: AnySample, now_s: float) -> bool:
-        """False: it was older than what is known. now_s: of any clock that goes on steadily."""
+        """Add a sample. False: it was older than the known one. now_s: of any monotonic clock."""
         before: AnySample | None
         match sample:
             case NodeSample():
@@ -267,24 +267,24 @@ class Latest:
         return True
 
     def age_s(self, topic: str, name: str, now_s: float) -> float:
-        """How long ago it was heard; infinite where it never was."""
+        """How long ago it was heard; infinite if it never was."""
         return now_s - self.heard_s.get(f"{topic} {name}", -math.inf)
 
     def forget(self, now_s: float, after_s: float) -> None:
-        """Drops jobs that are over, or were not heard, for so long."""
+        """Drop jobs that are over, or were not heard, for this time."""
         for name in [name for name in self.jobs if self.age_s(JOB, name, now_s) > after_s]:
             del self.jobs[name], self.heard_s[f"{JOB} {name}"]
 
 
 def _older(sample: AnySample, before: AnySample) -> bool:
-    """A later epoch counts whatever clocks say; of one, the time does."""
+    """Whether a sample is older. A later epoch counts whatever the clocks show; within one epoch the time counts."""
     if isinstance(sample, ClusterSample) and isinstance(before, ClusterSample):
         return (sample.epoch, sample.at_ns) < (before.epoch, before.at_ns)
     return sample.at_ns < before.at_ns
 
 
 def total(values: Mapping[str, float] | list[float]) -> float:
-    """The sum of what is known; NaN where nothing is."""
+    """The sum of the known values; NaN if none is known."""
     numbers = list(values.values()) if isinstance(values, Mapping) else values
-    there = [number for number in numbers if math.isfinite(number)]
-    return math.fsum(there) if there else NAN
+    finite = [number for number in numbers if math.isfinite(number)]
+    return math.fsum(finite) if finite else NAN

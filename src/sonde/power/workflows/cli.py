@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sonde.power.workflows.workflow import Step, Workflow
 
 LOOK_S = 0.5
-LOST_S = 60.0  # without an answer: then what is followed is not followed any more
+LOST_S = 60.0  # a run that gives no answer for this time is no longer followed
 WORKFLOW = click.argument("file", metavar="FILE.toml", type=click.Path(path_type=Path))
 
 
@@ -41,7 +41,7 @@ def _read(file: Path) -> Workflow:
         raise UsageError(
             "power.no_file",
             f"{file}: {(error.strerror or str(error)).lower()}",
-            "name a workflow's TOML file",
+            "give the path of a workflow's TOML file",
         ) from None
     except UnicodeDecodeError:
         raise UsageError("power.bad_toml", f"{file} is not UTF-8", "save it as UTF-8") from None
@@ -51,24 +51,26 @@ def _read(file: Path) -> Workflow:
 @common()
 @WORKFLOW
 def check(file: Path) -> Outcome:
-    """Say whether a file is a workflow, and what would be run.
+    """Check a workflow file, and show what would be run.
 
     \b
     sonde power workflow check study.toml
     """
-    told = _read(file)
-    return Outcome("power", "workflow check", _plan(told), values=_values(told))
+    parsed = _read(file)
+    return Outcome("power", "workflow check", _plan(parsed), values=_values(parsed))
 
 
-def _plan(told: Workflow) -> str:
+def _plan(parsed: Workflow) -> str:
     longest: dict[str, int] = {}
-    for name, step in told.steps.items():
+    for name, step in parsed.steps.items():
         longest[name] = 1 + max((longest[other] for other in step.waits_for), default=0)
-    count = len(told.steps)
-    return f"{told.name}: {count} job{'' if count == 1 else 's'}, at most {max(longest.values())} behind each other"
+    count = len(parsed.steps)
+    return (
+        f"{parsed.name}: {count} job{'' if count == 1 else 's'}, at most {max(longest.values())} in sequence"
+    )
 
 
-def _values(told: Workflow) -> dict[str, Any]:
+def _values(parsed: Workflow) -> dict[str, Any]:
     jobs = [
         {
             "name": step.name,
@@ -80,9 +82,9 @@ def _values(told: Workflow) -> dict[str, Any]:
             "retries": step.on_failure.retries,
             "then": step.on_failure.then,
         }
-        for step in told.steps.values()
+        for step in parsed.steps.values()
     ]
-    return {"name": told.name, "jobs": jobs}
+    return {"name": parsed.name, "jobs": jobs}
 
 
 def _steps(steps: Sequence[Step]) -> Table:
@@ -92,7 +94,7 @@ def _steps(steps: Sequence[Step]) -> Table:
     base_of = {step.name: step.base for step in steps}
 
     def folded(names: Sequence[str], how: str) -> list[str]:
-        """All jobs of a loop by the loop's name."""
+        """The names, with all jobs of a loop replaced by the loop's name."""
         whole = {base_of[name] for name in names if of_base[base_of[name]] <= set(names)}
         shown = dict.fromkeys(base_of[name] if base_of[name] in whole else name for name in names)
         return [f"{name}{how}" for name in shown]
@@ -123,14 +125,14 @@ def _steps(steps: Sequence[Step]) -> Table:
 @WORKFLOW
 @CONFIG
 @click.option(
-    "--id", "run_id", default="", metavar="ID", help="What this run is called; sent twice it is one run."
+    "--id", "run_id", default="", metavar="ID", help="Run id; a repeated submission with it is the same run."
 )
-@click.option("--detach", is_flag=True, help="Hand it in, and do not wait for its end.")
+@click.option("--detach", is_flag=True, help="Submit the workflow, and do not wait for its end.")
 def run(file: Path, config_path: Path, run_id: str, detach: bool) -> Outcome:
-    """Hand a workflow to the workflow engine, wait for its end, and say what its jobs took.
+    """Submit a workflow to the workflow engine, wait for its end, and report time and energy of its jobs.
 
-    It goes on without this command: Ctrl-C leaves it running, and 'show' tells more. Exit code 4: not all of it ended
-    well.
+    The run goes on without this command: Ctrl-C leaves it running, and 'show' reports its progress. Exit code 4: not
+    all jobs ended well.
 
     \b
     sonde power workflow run study.toml --config power.toml
@@ -142,15 +144,15 @@ def run(file: Path, config_path: Path, run_id: str, detach: bool) -> Outcome:
     from sonde.power.stack.run_state import own_user
     from sonde.power.workflows import run_workflow_bus
 
-    told = _read(file)
-    name = re.sub(r"^[^A-Za-z0-9]+", "", told.name)[:30] or "run"
+    parsed = _read(file)
+    name = re.sub(r"^[^A-Za-z0-9]+", "", parsed.name)[:30] or "run"
     called = run_id or f"{name}-{secrets.token_hex(4)}"
     body = {
         "order": "RUN_WORKFLOW",
         "run": called,
         "user": own_user()[:64],
         "path": str(file.absolute()),
-        "text": told.text,
+        "text": parsed.text,
     }
     stack = run_bus.load(config_path)
     with run_workflow_bus.open_bus(stack, "sonde") as bus:
@@ -159,10 +161,10 @@ def run(file: Path, config_path: Path, run_id: str, detach: bool) -> Outcome:
         )
         if detach:
             outcome = _outcome("run", state)
-            outcome.verdict = f"{called} runs: {len(told.steps)} jobs"
+            outcome.verdict = f"{called} is running: {len(parsed.steps)} jobs"
             outcome.exit = Exit.DONE
             outcome.lines = [
-                "To see how far it is:",
+                "To see its progress:",
                 f"  sonde power workflow show {called} --config {config_path}",
             ]
             return outcome
@@ -170,7 +172,7 @@ def run(file: Path, config_path: Path, run_id: str, detach: bool) -> Outcome:
             state = _follow(bus, called, state)
         except KeyboardInterrupt:
             outcome = _outcome("run", state)
-            outcome.verdict = f"{called} goes on: {state['over']} of {state['total']} jobs are over"
+            outcome.verdict = f"{called} is still running: {state['over']} of {state['total']} jobs are over"
             outcome.exit = Exit.INTERRUPTED
             outcome.lines = ["To end it:", f"  sonde power workflow cancel {called} --config {config_path}"]
             return outcome
@@ -178,7 +180,7 @@ def run(file: Path, config_path: Path, run_id: str, detach: bool) -> Outcome:
 
 
 def _follow(bus: Any, called: str, state: dict[str, Any]) -> dict[str, Any]:
-    """Until it is over. An engine that is started anew goes on with it, so that no answer is no end."""
+    """Wait until the run is over. A restarted engine goes on with it, so a missing answer is no end."""
     import time
 
     from sonde.core.errors import EnvironmentFailure
@@ -206,23 +208,23 @@ def _follow(bus: Any, called: str, state: dict[str, Any]) -> dict[str, Any]:
     type=click.Path(path_type=Path),
     envvar="SONDE_POWER_CONFIG",
     metavar="FILE",
-    help="The power stack's configuration; also by SONDE_POWER_CONFIG. A file needs none.",
+    help="The power stack's configuration; also by SONDE_POWER_CONFIG. Not needed for a file.",
 )
 def show(what: str, config_path: Path | None) -> Outcome:
-    """Show the jobs of a workflow's file, or how far a run is and what its jobs took.
+    """Show the jobs of a workflow's file, or the progress of a run with time and energy of its jobs.
 
     \b
     sonde power workflow show study.toml
     sonde power workflow show study-1f0a22c7 --config power.toml
     """
     if Path(what).is_file() or what.endswith(".toml"):
-        told = _read(Path(what))
-        table = _steps(list(told.steps.values()))
-        return Outcome("power", "workflow show", _plan(told), values=_values(told), tables=[table])
+        parsed = _read(Path(what))
+        table = _steps(list(parsed.steps.values()))
+        return Outcome("power", "workflow show", _plan(parsed), values=_values(parsed), tables=[table])
     if config_path is None:
         raise UsageError(
             "power.no_config",
-            f"{what} is no file, and which stack runs it was not said",
+            f"{what} is not a file, and no power stack was given",
             "give --config power.toml",
         )
     from sonde.power.stack import run_bus
@@ -239,9 +241,9 @@ def show(what: str, config_path: Path | None) -> Outcome:
 @common(own_config=True)
 @click.argument("run_id", metavar="ID")
 @CONFIG
-@click.option("--reason", default="", metavar="TEXT", help="Why; its jobs are told so.")
+@click.option("--reason", default="", metavar="TEXT", help="Reason; it is passed on to the jobs.")
 def cancel(run_id: str, config_path: Path, reason: str) -> Outcome:
-    """End a run: nothing more of it is handed in, and its jobs are ended.
+    """Cancel a run: no more of its jobs are submitted, and its running jobs are ended.
 
     \b
     sonde power workflow cancel study-1f0a22c7 --config power.toml
@@ -268,7 +270,7 @@ def _number(value: Any) -> float | None:
 
 
 def _outcome(verb: str, state: dict[str, Any]) -> Outcome:
-    """What a run came to, or how far it is."""
+    """The result of a run, or its progress."""
     from sonde.power.monitor.verdict import joules
 
     jobs = [
@@ -292,7 +294,7 @@ def _outcome(verb: str, state: dict[str, Any]) -> Outcome:
     of_energy = f", {joules(energy)}" if energy is not None else ""
     so_far = f"{state['over']} of {state['total']} jobs are over{of_energy}"
     verdict = {
-        "running": f"{state['run']} runs: {so_far}",
+        "running": f"{state['run']} is running: {so_far}",
         "cancelling": f"{state['run']} is being cancelled: {so_far}",
         "ended": f"{state['run']} ended well: {state['total']} jobs{of_energy}",
         "failed": f"{state['run']} failed: {well} of {state['total']} jobs ended well{of_energy}",

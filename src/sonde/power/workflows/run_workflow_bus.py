@@ -33,16 +33,16 @@ CODES = {
     1207: "cannot_prove",
     1208: "engine_full",
 }
-"""Codes of replies beyond those of the bus and of jobs.CODES."""
+"""Codes of replies in addition to those of the bus and of jobs.CODES."""
 _NUMBERS = {word: number for number, word in CODES.items()}
 
 
 def open_bus(stack: Stack, participant: str = "") -> Bus:
-    """As run_bus.open_bus, with jobs.idl and workflow.idl.
+    """run_bus.open_bus, with jobs.idl and workflow.idl.
 
     Raises
     ------
-    UsageError: the profile. BusError: bus.open. EnvironmentFailure  bus.not_built.
+    UsageError: a fault in the bus profile. BusError: bus.open. EnvironmentFailure  bus.not_built.
     """
     from sonde.bus import client as bus
 
@@ -52,7 +52,7 @@ def open_bus(stack: Stack, participant: str = "") -> Bus:
 
 
 def serve(bus: Bus, service: str, handler: Callable[[Any], Any], name: str, threads: int = 1) -> Server:
-    """handler(body) -> body. It refuses by raising what refused() makes."""
+    """Serve a workflow service. handler(body) -> body. It refuses by raising what refused() returns."""
     request, reply = SERVICES[service]
     return bus.serve(service, handler, name, request, reply, threads)
 
@@ -62,11 +62,11 @@ def refused(word: str, what: str) -> Refused:
 
 
 def ask(bus: Bus, service: str, body: dict[str, Any], timeout_s: float = 5.0) -> list[dict[str, Any]]:
-    """The workflows that the engine answers with.
+    """The workflows in the engine's answer.
 
     Raises
     ------
-    UsageError  power.<code> where the body is what it refuses; EnvironmentFailure  power.<code>, power.no_answer.
+    UsageError  power.<code> if the request is at fault; EnvironmentFailure  power.<code>, power.no_answer.
     """
     with bus.client(service, *SERVICES[service]) as asking:
         try:

@@ -1,7 +1,7 @@
-"""The workflow engine: hands the jobs of workflows to the job scheduler, each when what it waits for is over.
+"""The workflow engine: submits the jobs of workflows to the job scheduler, each when the jobs it waits for are over.
 
-Of each workflow there is a file with its text and, line by line, what was done: what a line says is on the disk before
-it is done (course.py), so that after a crash at any instant it goes on where it was.
+Each workflow has a file with its text and one line for each step taken. Each line is on disk before its step is taken
+(workflow_run.py). So after a crash at any instant the engine goes on where it was.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from sonde.power.jobs.jobs import JobState, Run
 from sonde.power.jobs.retention import Bounds, Tally
 from sonde.power.stack import run_bus, run_state
 from sonde.power.stack.config import Stack, Users
-from sonde.power.stack.run_events import Ending, line, notify, until_told
+from sonde.power.stack.run_events import Ending, line, notify, until_ended
 from sonde.power.stack.telemetry import NAN
 from sonde.power.workflows import run_workflow_bus, workflow
 from sonde.power.workflows.workflow import Step
-from sonde.power.workflows.workflow_run import Conductor, Course, Declined, Note, Told, Unanswered
+from sonde.power.workflows.workflow_run import Conductor, Course, Declined, JobReport, Note, Unanswered
 
 if TYPE_CHECKING:
     from sonde.bus.client import Bus, Client
@@ -38,24 +38,24 @@ if TYPE_CHECKING:
 NAME = "workflow-engine"
 RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}", re.ASCII)
 CALL_S = 3.0
-KEEP_S = 30 * 86400.0  # a workflow's file, when it is over
+KEEP_S = 30 * 86400.0  # how long a workflow's file is stored after its end
 SWEEP_S = 600.0
-COMPACT_B = 4 << 20  # of a workflow's file: attempts that are over are then written down together
+COMPACT_B = 4 << 20  # size of a workflow's file from which attempts that are over are summarised
 GOING = Bounds(of_user=200, of_all=1_000, size_of_user=128 << 20, size_of_all=512 << 20)
-"""Workflows that are not over. Beyond this no more are accepted."""
+"""Bounds for workflows that are not over. Beyond them no more are accepted."""
 OVER = Bounds(of_user=1_000, of_all=4_000, size_of_user=64 << 20, size_of_all=256 << 20)
-"""Workflows that are over. Beyond this the oldest are forgotten before KEEP_S is over."""
+"""Bounds for workflows that are over. Beyond them the oldest are forgotten before KEEP_S has passed."""
 TURN_S = (
     1.0  # of a workflow in a look: the others, and who ends this, do not wait for all that one has to hand in
 )
 
 
 class Journal:
-    """A workflow's file, which its owner alone may read: it says by what its jobs are named. head: its first line.
+    """A workflow's file. Only its owner may read it: it holds the secret part of its jobs' names. head: its first line.
 
     Raises
     ------
-    OSError. ValueError: not such a file.
+    OSError. ValueError: not a workflow's file.
     """
 
     def __init__(self, path: Path, head: Mapping[str, Any] | None = None) -> None:
@@ -64,9 +64,9 @@ class Journal:
         if head is not None:
             self._write([head])
         else:
-            path.chmod(0o600)  # of before it held a secret
+            path.chmod(0o600)  # older versions wrote the file without a secret
         data = path.read_bytes()
-        self.length = data.rfind(b"\n") + 1  # a line that was being written counts for nothing
+        self.length = data.rfind(b"\n") + 1  # an incomplete last line is ignored
         try:
             lines = [json.loads(one) for one in data[: self.length].splitlines()]
         except RecursionError:
@@ -74,12 +74,12 @@ class Journal:
         if not all(isinstance(one, dict) for one in lines):
             raise ValueError("a line is no object")
         if not lines or lines[0].get("what") != "workflow":
-            raise ValueError("its first line is not a workflow's")
+            raise ValueError("its first line does not describe a workflow")
         self.head: dict[str, Any] = lines[0]
         self.notes: list[Note] = lines[1:]
 
     def compact(self, notes: Sequence[Note]) -> None:
-        """Has these in place of all notes that were written. Raises OSError: the file is as it was."""
+        """Replace all written notes by these. Raises OSError: the file is unchanged."""
         self.length = self._write([self.head, *notes])
         self.compact_at_b = max(COMPACT_B, 4 * self.length)
 
@@ -97,13 +97,13 @@ class Journal:
             os.close(folder)
 
     def note(self, note: Note) -> None:
-        """Raises OSError: then it is not kept."""
+        """Append a note. Raises OSError: it was not stored."""
         text = json.dumps(note).encode() + b"\n"
         file = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
         try:
             os.ftruncate(file, self.length)
             if os.pwrite(file, text, self.length) < len(text):
-                raise OSError(28, "no space is left there", str(self.path))
+                raise OSError(28, "no space left on the device", str(self.path))
             os.fsync(file)
         finally:
             os.close(file)
@@ -111,23 +111,23 @@ class Journal:
 
 
 class Scheduler:
-    """The job scheduler over the bus, for the jobs of one user; and the job manager, for what they drew."""
+    """The job scheduler over the bus, for the jobs of one user; and the job manager, for their energy."""
 
     def __init__(self, engine: Engine, user: str, folder: str) -> None:
         self._engine, self._user, self._folder = engine, user, folder
 
     def submit(self, id: str, step: Step) -> None:
         spec = workflow.spec_of(step, id, self._user, self._folder)
-        body = {"order": "SUBMIT_JOB", "job": id, "user": self._user, "spec": jobs.said(spec)}
+        body = {"order": "SUBMIT_JOB", "job": id, "user": self._user, "spec": jobs.to_plain(spec)}
         try:
             self._engine.ask(jobs.SCHEDULER_SET, body)
         except UsageError as no:
             raise Declined(no.what) from None
 
-    def look(self, id: str) -> Told | None:
-        there = self._engine.listed.get((id, self._user))
-        if there is not None:
-            return Told(there)
+    def look(self, id: str) -> JobReport | None:
+        listed = self._engine.listed.get((id, self._user))
+        if listed is not None:
+            return JobReport(listed)
         try:
             answer = self._engine.ask(jobs.SCHEDULER_GET, {"ask": "GET_JOB", "job": id})
         except UsageError as no:
@@ -135,24 +135,24 @@ class Scheduler:
                 return None
             raise Unanswered(no.what) from None
         state = JobState.of(answer["jobs"][0])
-        if state.spec.user != self._user:  # who took its name is not it
+        if state.spec.user != self._user:  # another user took the job's name
             return None
         if not state.over:
-            return Told(state.state)
+            return JobReport(state.state)
         seconds = (state.ended_ns - state.started_ns) / 1e9 if state.started_ns else 0.0
-        return Told(state.state, self._energy(id) if state.started_ns else 0.0, seconds, state.reason)
+        return JobReport(state.state, self._energy(id) if state.started_ns else 0.0, seconds, state.reason)
 
     def _energy(self, id: str) -> float:
-        """NaN where nobody tells: a job is not kept from being over by that."""
+        """The job's energy; NaN if it is unknown, which does not prevent the job from being over."""
         with suppress(Unanswered, SondeError):
-            told = self._engine.ask(jobs.JOB_GET, {"ask": "GET_RUN", "job": id})["runs"]
-            run = Run.of(told[0])
+            reports = self._engine.ask(jobs.JOB_GET, {"ask": "GET_RUN", "job": id})["runs"]
+            run = Run.of(reports[0])
             if run.over:
                 return run.energy_j
         return NAN
 
     def cancel(self, id: str) -> None:
-        with suppress(UsageError):  # it is over by now
+        with suppress(UsageError):  # the job is over by now
             body = {
                 "order": "CANCEL_JOB",
                 "job": id,
@@ -174,7 +174,7 @@ class Workflow:
         self.course = Course(of, self.run, str(head.get("secret", "")))
         for note in journal.notes:
             self.course.take(note)
-        journal.notes = []  # what they say is in the course
+        journal.notes = []  # their content is in the course
         self.size_b = max(of.size_b, journal.length)
         self.counted_over = False
         folder = str(Path(self.path).parent) if self.path.startswith("/") else "/"
@@ -188,7 +188,7 @@ class Workflow:
             {
                 "name": name[:512],
                 "state": status.state,
-                "told": status.told,
+                "told": status.reported,
                 "attempt": status.attempt,
                 "job": course.id(name) if status.attempt else "",
                 "energy_j": status.energy_j,
@@ -213,8 +213,8 @@ class Workflow:
 
 
 class Engine:
-    """All workflows of a folder. Requests come in threads; look() is one thread's, and holds the mutex for a note at a
-    time.
+    """All workflows of a folder. Requests come in threads; one thread calls look(), which holds the mutex for one note
+    at a time.
 
     Raises
     ------
@@ -232,7 +232,7 @@ class Engine:
         self._bus: Bus | None = None
         self._states: dict[str, dict[str, tuple[str, int]]] = {}
         self._going, self._over = Tally(GOING), Tally(OVER)
-        self.forgotten = 0  # workflows that are over, forgotten before their time, for lack of room
+        self.forgotten = 0  # workflows that were forgotten early for lack of room
         self._lock = run_state.held(self.state, NAME, 0o700)
         for path in sorted(self.state.glob("*.jsonl")):
             self._load(path)
@@ -244,12 +244,12 @@ class Engine:
         try:
             journal = Journal(path)
             if self._users.proof != "none" and journal.head.get("proof") != self._users.proof:
-                what = f"{path} was handed in when nobody proved who it was: it does not go on"
+                what = f"{path} was submitted without proof of identity: it is not continued"
                 self._events.append(line("trouble", code="power.not_proven", what=what))
                 return
             one = Workflow(self, journal)
         except (OSError, ValueError, KeyError, TypeError, OverflowError, SondeError) as error:
-            what = f"{path} is not what was left there: {getattr(error, 'what', error)}"
+            what = f"{path} is damaged: {getattr(error, 'what', error)}"
             self._events.append(line("trouble", code="power.damaged", what=what))
             return
         self._add(one)
@@ -260,14 +260,14 @@ class Engine:
         self._count(one)
 
     def _count(self, one: Workflow) -> None:
-        """One that is over counts among those, with its file."""
+        """Count a workflow; one that is over counts with its file."""
         if one.course.over and not one.counted_over:
             self._going.add(one.user, -one.size_b, -1)
             one.size_b, one.counted_over = max(one.size_b, one.journal.length), True
             self._over.add(one.user, one.size_b)
 
     def _forget(self, run: str) -> None:
-        """Raises OSError: nothing was removed."""
+        """Forget a workflow. Raises OSError: nothing was removed."""
         one = self.workflows[run]
         one.journal.path.unlink(missing_ok=True)
         self._over.add(one.user, -one.size_b, -1)
@@ -275,23 +275,23 @@ class Engine:
         self._states.pop(run, None)
 
     def _forget_surplus(self) -> None:
-        """Forgets workflows that are over, where they are too many: the oldest of the user who has most."""
+        """Forget workflows that are over and exceed the bounds: the oldest of the user who has most."""
         over = (one for one in self.workflows.values() if one.counted_over)
         oldest = sorted(over, key=lambda one: one.began_ns) if self._over.beyond else []
         gone = self._over.surplus((one.user, one.run, one.size_b) for one in oldest)
         users: Counter[str] = Counter()
         for run in gone:
             user = self.workflows[run].user
-            with suppress(OSError):  # at the next look
+            with suppress(OSError):  # the next look tries again
                 self._forget(run)
                 users[user] += 1
         self.forgotten += users.total()
-        why = "no more workflows that are over are stored: docs/reference/power-workflow.md says how many"
+        why = "workflows that are over exceeded the storage limit: see docs/reference/power-workflow.md for the limits"
         for user, number in users.most_common(20):
             self._events.append(line("forgotten", workflows=number, user=user, why=why, total=self.forgotten))
 
     def _sweep(self) -> None:
-        """Workflows that have been over for long are forgotten, now and then."""
+        """From time to time, forget workflows that have been over for long."""
         if time.monotonic() < self._sweep_s:
             return
         self._sweep_s = time.monotonic() + SWEEP_S
@@ -312,15 +312,15 @@ class Engine:
                 body = run_proof.proven(self._users, service, body)
             return dict(run_jobs_bus.call(self._clients[service], service, body, CALL_S).body)
         except UsageError as no:
-            if no.code == "power.not_proven":  # that may be mended, and is no fault of the job
+            if no.code == "power.not_proven":  # this can be repaired, and is no fault of the job
                 raise Unanswered(no.what) from None
             raise
         except SondeError as error:
             raise Unanswered(error.what) from None
 
-    # ---- what is asked, in threads of the bus
+    # ---- requests, in threads of the bus
 
-    def told(self, body: dict[str, Any]) -> dict[str, Any]:
+    def query(self, body: dict[str, Any]) -> dict[str, Any]:
         run = str(body["run"])
         with self.mutex:
             if run:
@@ -336,7 +336,7 @@ class Engine:
         with self.mutex:
             known = run in self.workflows
         try:
-            # Before anything is held: a large one takes a while to read.
+            # Before the lock is taken: a large workflow takes a while to read.
             begins = body["order"] == "RUN_WORKFLOW" and not known
             of = workflow.read(str(body["text"]), str(body["path"])) if begins else None
         except UsageError as error:
@@ -361,7 +361,8 @@ class Engine:
         run, text, path, user = (str(body[key]) for key in ("run", "text", "path", "user"))
         if not RUN.fullmatch(run):
             raise UsageError(
-                "power.bad_run", f"'{run}' is no id of a run; allowed: 1 to 40 letters, digits, '_', '.', '-'"
+                "power.bad_run",
+                f"'{run}' is not a valid run id; allowed: 1 to 40 letters, digits, '_', '.', '-'",
             )
         if run in self.workflows:
             before = self.workflows[run]
@@ -371,13 +372,13 @@ class Engine:
                 )
             return before
         if not user:
-            raise UsageError("power.bad_user", "whose workflow it is was not said")
+            raise UsageError("power.bad_user", "the request does not name the workflow's user")
         of = of or workflow.read(text, path)  # it was known a moment ago
         self._check_room(user, of.size_b)
         file = self.state / f"{run}.jsonl"
         if file.exists():
             raise run_workflow_bus.refused(
-                "other_workflow", f"'{run}' was a workflow before: {file} is damaged"
+                "other_workflow", f"'{run}' is the id of an earlier workflow, whose file {file} is damaged"
             )
         head = {"what": "workflow", "version": 1, "run": run, "user": user, "path": path, "text": text}
         head |= {"secret": secrets.token_hex(16), "proof": self._users.proof}
@@ -390,7 +391,7 @@ class Engine:
         return one
 
     def _check_room(self, user: str, size: int) -> None:
-        """Raises Refused  engine_full: nobody fills what is for all."""
+        """Raises Refused  engine_full: one user cannot fill the engine for all."""
         going = self._going
         for whose, number, most, had, room in (
             (f"{user}'s", going.number_of(user), GOING.of_user, going.size_of(user), GOING.size_of_user),
@@ -405,7 +406,7 @@ class Engine:
         user = str(body["user"])
         if user not in (one.user, "root"):
             raise run_workflow_bus.refused(
-                "not_allowed", f"'{one.run}' is a workflow of {one.user}, not of {user}"
+                "not_allowed", f"the workflow '{one.run}' belongs to {one.user}, not to {user}"
             )
         if one.course.over:
             raise run_workflow_bus.refused("workflow_over", f"'{one.run}' is over: {one.course.state}")
@@ -419,9 +420,9 @@ class Engine:
     # ---- a look
 
     def look(self, ended: Callable[[], bool] = lambda: False) -> list[bytes]:
-        """Takes each workflow as far as it goes in its turn; where something is left it wakes itself. Returns events.
+        """Take each workflow as far as it can go in its turn; if work is left, look() wakes itself. Returns events.
 
-        ended: asked between any two steps, whether to leave the rest.
+        ended: called between any two steps; True: leave the rest.
         """
         with self.mutex:
             self._sweep()
@@ -429,9 +430,9 @@ class Engine:
             going = [one for one in self.workflows.values() if not one.course.over]
         if going:
             try:
-                told = self.ask(jobs.SCHEDULER_GET, {"ask": "GET_QUEUE"})["jobs"]
+                listed = self.ask(jobs.SCHEDULER_GET, {"ask": "GET_QUEUE"})["jobs"]
                 self.listed = {
-                    (str(one["spec"]["job"]), str(one["spec"]["user"])): str(one["state"]) for one in told
+                    (str(one["spec"]["job"]), str(one["spec"]["user"])): str(one["state"]) for one in listed
                 }
                 lacking = ""
             except (Unanswered, UsageError) as why:
@@ -456,12 +457,12 @@ class Engine:
                     with self.mutex:
                         one.journal.compact(one.course.notes())
             except OSError as error:
-                trouble = f"{one.journal.path}: {error.strerror}; nothing is begun until it can be written"
+                trouble = f"{one.journal.path}: {error.strerror}; no job is started until it can be written"
         with self.mutex:
-            self._tell(one, trouble)
+            self._add_events(one, trouble)
 
-    def _tell(self, one: Workflow, trouble: str) -> None:
-        """Events of what a turn changed."""
+    def _add_events(self, one: Workflow, trouble: str) -> None:
+        """Add events for what a turn changed."""
         if trouble != one.trouble:
             one.trouble = trouble
             self._events.append(line("trouble" if trouble else "mended", run=one.run, what=trouble))
@@ -476,8 +477,8 @@ class Engine:
             self._states.pop(one.run, None)
             self._count(one)
             energy = one.course.energy_j
-            told = {"energy_j": energy if math.isfinite(energy) else None}
-            self._events.append(line("workflow", run=one.run, state=one.course.state, **told))
+            used = {"energy_j": energy if math.isfinite(energy) else None}
+            self._events.append(line("workflow", run=one.run, state=one.course.state, **used))
 
 
 def _wake_when(ending: Ending, engine: Engine) -> None:
@@ -487,20 +488,21 @@ def _wake_when(ending: Ending, engine: Engine) -> None:
 
 
 def serve(stack: Stack, name: str = "", with_parent: bool = False) -> Iterator[bytes]:
-    """Runs until told to end; gives events, "ready" first, as JSON lines. Jobs that were handed in go on without it.
+    """Run until a signal to end; yields events, "ready" first, as JSON lines. Submitted jobs go on without the engine.
 
     Raises
     ------
-    UsageError: the profile. EnvironmentFailure  power.cannot_keep, power.already_running, power.cannot_prove, bus.open.
+    UsageError: a fault in the bus profile. EnvironmentFailure  power.cannot_keep, power.already_running,
+    power.cannot_prove, bus.open.
     """
     called = name or NAME
     run_proof.trial(stack.users)
-    told = run_bus._power.load_config(stack.path)["workflow_engine"]
-    with ExitStack() as open_ones, until_told(with_parent) as ending:
-        engine = Engine(str(told["state"]), stack.users)
+    section = run_bus._power.load_config(stack.path)["workflow_engine"]
+    with ExitStack() as open_ones, until_ended(with_parent) as ending:
+        engine = Engine(str(section["state"]), stack.users)
         bus = open_ones.enter_context(run_workflow_bus.open_bus(stack, called))
         engine.join(bus, open_ones)
-        open_ones.enter_context(run_workflow_bus.serve(bus, run_workflow_bus.GET, engine.told, called))
+        open_ones.enter_context(run_workflow_bus.serve(bus, run_workflow_bus.GET, engine.query, called))
         threads = run_proof.threads(stack.users)
         open_ones.enter_context(
             run_workflow_bus.serve(bus, run_workflow_bus.SET, engine.order, called, threads)
@@ -511,7 +513,7 @@ def serve(stack: Stack, name: str = "", with_parent: bool = False) -> Iterator[b
         threading.Thread(target=_wake_when, args=(ending, engine), daemon=True).start()
         while not ending.asked:
             yield from engine.look(lambda: ending.asked)
-            engine.wake.wait(float(told["look_s"]))
+            engine.wake.wait(float(section["look_s"]))
             engine.wake.clear()
         notify("STOPPING=1")
         yield line("end", role=NAME, why=ending.why)

@@ -1,4 +1,4 @@
-"""Workflows: jobs that wait for each other, as TOML tells them. Pure; docs/reference/power-workflow.md is its manual.
+"""Workflows: jobs that wait for each other, read from TOML. Pure; docs/reference/power-workflow.md is the manual.
 
 name = "study"
 
@@ -32,7 +32,7 @@ from sonde.power.jobs.jobs import Spec, Target
 from sonde.power.jobs.retention import size_of_text
 
 TOP_KEYS = ("name", "defaults", "jobs")
-WAIT_KEYS = ("after", "after_any", "foreach")  # which no default can give
+WAIT_KEYS = ("after", "after_any", "foreach")  # keys that [defaults] cannot set
 JOB_KEYS = (
     "command", "folder", "output", "environment", "nodes", "cores", "memory", "disks", "nics", "power", "guaranteed",
     "weight", "time", "queue", "target", "on_failure", *WAIT_KEYS,
@@ -41,12 +41,12 @@ TARGET_KEYS = ("slowdown", "iteration", "energy")
 NO_TARGET = Target()
 STOP, CONTINUE = "stop", "continue"
 MOST_JOBS, MOST_RETRIES, MOST_TEXT, LONGEST = 10_000, 100, 4095, 1 << 20
-MAX_FILLED = 32 << 20  # B of the commands, environments and folders of all jobs
-MAX_WAITS = 1_000_000  # times that a job names another one that it waits for, by all jobs together
+MAX_FILLED = 32 << 20  # commands, environments and folders of all jobs, B
+MAX_WAITS = 1_000_000  # number of dependencies of all jobs together
 STEP_B, WAIT_B = (
     2500,
     16,
-)  # about what Python takes for a job with what became of it, and for one that it waits for
+)  # about what Python needs for a job and its state, and for a dependency
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}", re.ASCII)
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -56,7 +56,7 @@ _RETRY = re.compile(r"retry (\d{1,3})(?:, (stop|continue))?", re.ASCII)
 
 @dataclass(frozen=True)
 class OnFailure:
-    """retries: how often it is submitted again. then: whether the others go on when that did not help either."""
+    """retries: how often the job is submitted again. then: whether the other jobs go on if no retry helped."""
 
     retries: int = 0
     then: str = STOP
@@ -64,9 +64,9 @@ class OnFailure:
 
 @dataclass(frozen=True)
 class Step:
-    """A job of a workflow. Powers are of each node, W, 0: not said. nodes: how many, where no hosts are named.
+    """A job of a workflow. Powers are for each node, W, 0: not set. nodes: number of nodes, if no hosts are named.
 
-    base: its name in the file, which all of a `foreach` share. values: its parameters.
+    base: its name in the file, which all jobs of a `foreach` share. values: its parameters.
     """
 
     name: str
@@ -98,14 +98,14 @@ class Step:
 
     @property
     def text_b(self) -> int:
-        """About what its texts take in memory."""
+        """Approximate size of its texts in memory."""
         pairs = (f"{name}={value}" for name, value in self.environment)
         return sum(map(size_of_text, (*self.command, *pairs, self.folder, self.output)))
 
 
 @dataclass(frozen=True)
 class Workflow:
-    """Steps by name, each behind those that it waits for. text: the file it was read from."""
+    """Steps by name, each after the steps that it waits for. text: the file it was read from."""
 
     name: str
     steps: Mapping[str, Step]
@@ -114,14 +114,14 @@ class Workflow:
 
     @property
     def size_b(self) -> int:
-        """About what it takes in memory."""
+        """Its approximate size in memory."""
         steps = self.steps.values()
         waits = sum(len(step.after) + len(step.after_any) for step in steps)
         return size_of_text(self.text) + WAIT_B * waits + sum(STEP_B + step.text_b for step in steps)
 
 
 def read(text: str, path: str = "workflow.toml") -> Workflow:
-    """A workflow from its file's text. path: for error texts, and its name where it says none.
+    """A workflow from its file's text. path: for error messages, and for the name if the file sets none.
 
     Raises
     ------
@@ -135,14 +135,12 @@ def read(text: str, path: str = "workflow.toml") -> Workflow:
         at = re.search(r" \(at line (\d+), column \d+\)", str(error))
         line = int(at[1]) if at else text.count("\n") + 1
         why = str(error).replace(at[0], "") if at else str(error)
-        raise UsageError(
-            "power.bad_toml", f"{path}:{line}: not TOML: {why}", "a text stands in quotes"
-        ) from None
+        raise UsageError("power.bad_toml", f"{path}:{line}: not TOML: {why}", "put texts in quotes") from None
     return _Reader(text, path).workflow(table)
 
 
 def spec_of(step: Step, job: str, user: str, folder: str) -> Spec:
-    """The job that a step is handed in as. folder: of the workflow's file, where what it names is looked for."""
+    """The job that is submitted for a step. folder: the workflow file's folder, to which its paths are relative."""
 
     def placed(path: str) -> str:
         return str(PurePosixPath(folder) / path) if path else ""
@@ -186,7 +184,7 @@ class _Reader:
         for key in table:
             if key not in known:
                 what = f"unknown key '{key}' {where}{nearest(key, list(known))}"
-                raise self.fail("unknown_key", (*place, key), what, f"known there: {', '.join(known)}")
+                raise self.fail("unknown_key", (*place, key), what, f"allowed there: {', '.join(known)}")
 
     def bad(self, place: Sequence[str], value: Any, allowed: str) -> UsageError:
         shown = (
@@ -208,15 +206,15 @@ class _Reader:
 
     # ---- values
 
-    def word(self, value: Any, place: Sequence[str], most: int = MOST_TEXT) -> str:
+    def text_of(self, value: Any, place: Sequence[str], most: int = MOST_TEXT) -> str:
         if not isinstance(value, str) or len(value) > most or "\0" in value:
             raise self.bad(place, value, f"a text of at most {most} characters")
         return value
 
-    def words(self, value: Any, place: Sequence[str]) -> tuple[str, ...]:
+    def texts_of(self, value: Any, place: Sequence[str]) -> tuple[str, ...]:
         if not isinstance(value, list):
             raise self.bad(place, value, "a list of texts")
-        return tuple(self.word(one, place) for one in value)
+        return tuple(self.text_of(one, place) for one in value)
 
     def whole(self, value: Any, place: Sequence[str], least: int, most: int) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
@@ -224,7 +222,7 @@ class _Reader:
         return value
 
     def quantity(self, value: Any, place: Sequence[str], parse: Any, allowed: str, above: float = 0.0) -> Any:
-        """A number with a unit, or a bare one of SI."""
+        """A number with a unit, or a plain number in the SI unit."""
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
             raise self.bad(place, value, allowed)
         try:
@@ -237,11 +235,11 @@ class _Reader:
 
     def command(self, value: Any, place: Sequence[str]) -> tuple[str, ...]:
         if isinstance(value, str) and value.strip():
-            return ("/bin/sh", "-c", self.word(value, place))
-        words = self.words(value, place) if isinstance(value, list) else ()
-        if not words or not words[0]:
-            raise self.bad(place, value, 'a list of words, ["./solve", "-n", "4"], or a line for /bin/sh')
-        return words
+            return ("/bin/sh", "-c", self.text_of(value, place))
+        command = self.texts_of(value, place) if isinstance(value, list) else ()
+        if not command or not command[0]:
+            raise self.bad(place, value, 'a list of texts, ["./solve", "-n", "4"], or a line for /bin/sh')
+        return command
 
     def nodes(self, value: Any, place: Sequence[str]) -> tuple[int, tuple[str, ...]]:
         if isinstance(value, str):
@@ -286,7 +284,7 @@ class _Reader:
                 raise self.bad((*place, key), key, "names of letters, digits and _")
             if isinstance(one, bool) or not isinstance(one, (str, int, float)):
                 raise self.bad((*place, key), one, "texts and numbers")
-            out.append((key, self.word(str(one), (*place, key))))
+            out.append((key, self.text_of(str(one), (*place, key))))
         return tuple(out)
 
     def foreach(self, value: Any, place: tuple[str, ...]) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -296,14 +294,14 @@ class _Reader:
             if not _PARAMETER.fullmatch(key):
                 raise self.bad(at, key, "parameters named by letters, digits and _")
             if not isinstance(many, list) or not many:
-                raise self.bad(at, many, "a list of texts or numbers, with one in it at least")
+                raise self.bad(at, many, "a list of at least one text or number")
             if any(isinstance(one, bool) or not isinstance(one, (str, int, float)) for one in many):
                 raise self.bad(at, many, "a list of texts or numbers")
-            texts = tuple(self.word(str(one), at, 64) for one in many)
+            texts = tuple(self.text_of(str(one), at, 64) for one in many)
             if len(set(texts)) < len(texts):
                 raise self.bad(at, many, "each value once")
             if any(set(text) & set(",=[]") or not text.isprintable() for text in texts):
-                raise self.bad(at, many, "values without , = [ ]: a job is called by them")
+                raise self.bad(at, many, "values without , = [ ]: they are part of the job's name")
             out.append((key, texts))
         if len(out) > 8:
             raise self.bad(place, len(out), "up to 8 parameters")
@@ -314,7 +312,7 @@ class _Reader:
     def workflow(self, table: Mapping[str, Any]) -> Workflow:
         self.keys(table, (), TOP_KEYS)
         stem = re.sub(r"\.toml$", "", self.path.rsplit("/", 1)[-1]) or "workflow"
-        name = self.word(table.get("name", re.sub(r"[^A-Za-z0-9_.-]", "-", stem)[:40]), ("name",), 40)
+        name = self.text_of(table.get("name", re.sub(r"[^A-Za-z0-9_.-]", "-", stem)[:40]), ("name",), 40)
         if not _NAME.fullmatch(name):
             raise self.bad(("name",), name, "letters, digits, '_', '.', '-'")
         defaults = self.table(table.get("defaults", {}), ("defaults",))
@@ -326,10 +324,10 @@ class _Reader:
             )
         steps: dict[str, Step] = {}
         of_base: dict[str, list[Step]] = {}
-        for base, said in jobs.items():
+        for base, body in jobs.items():
             if not _NAME.fullmatch(base):
                 raise self.bad(("jobs", base), base, "letters, digits, '_', '.', '-', at most 63 of them")
-            for step in self.steps(base, defaults, self.table(said, ("jobs", base))):
+            for step in self.steps(base, defaults, self.table(body, ("jobs", base))):
                 steps[step.name] = step
                 of_base.setdefault(base, []).append(step)
                 if len(steps) > MOST_JOBS:
@@ -338,55 +336,57 @@ class _Reader:
         wired = {name: self.wired(step, of_base) for name, step in steps.items()}
         return Workflow(name, {name: wired[name] for name in self.order(wired)}, self.text, self.path)
 
-    def steps(self, base: str, defaults: Mapping[str, Any], said: Mapping[str, Any]) -> Iterable[Step]:
-        """One job of the file: one step, or one for each combination of its parameters."""
+    def steps(self, base: str, defaults: Mapping[str, Any], body: Mapping[str, Any]) -> Iterable[Step]:
+        """One job of the file: one step, or one step for each combination of its parameters."""
         own = ("jobs", base)
-        self.keys(said, own, JOB_KEYS)
-        both = {**defaults, **said}
+        self.keys(body, own, JOB_KEYS)
+        both = {**defaults, **body}
 
         def at(key: str) -> tuple[str, ...]:
-            return (*(own if key in said else ("defaults",)), key)
+            return (*(own if key in body else ("defaults",)), key)
 
         if "command" not in both:
             raise self.fail(
                 "bad_value", own, f"[jobs.{base}] has no command", 'write command = ["./program"]'
             )
-        made: dict[str, Any] = {"command": self.command(both["command"], at("command"))}
+        fields: dict[str, Any] = {"command": self.command(both["command"], at("command"))}
         power = 'a power above 0 of each node, such as "300W"'
         for key, value in both.items():
             match key:
                 case "folder" | "output":
-                    made[key] = self.word(value, at(key))
+                    fields[key] = self.text_of(value, at(key))
                 case "queue":
-                    made[key] = self.word(value, at(key), 64)
+                    fields[key] = self.text_of(value, at(key), 64)
                 case "environment":
-                    made[key] = self.environment(value, at(key))
+                    fields[key] = self.environment(value, at(key))
                 case "nodes":
-                    made["nodes"], made["hosts"] = self.nodes(value, at(key))
+                    fields["nodes"], fields["hosts"] = self.nodes(value, at(key))
                 case "cores" | "disks" | "nics":
-                    made[key] = self.whole(value, at(key), 0, 65536)
+                    fields[key] = self.whole(value, at(key), 0, 65536)
                 case "memory":
-                    made["memory_bytes"] = self.quantity(value, at(key), parse_size, 'a size such as "4GiB"')
+                    fields["memory_bytes"] = self.quantity(
+                        value, at(key), parse_size, 'a size such as "4GiB"'
+                    )
                 case "power" | "guaranteed":
                     name = "demand_w" if key == "power" else "guaranteed_w"
-                    made[name] = self.quantity(value, at(key), parse_power, power, 1e-3)
+                    fields[name] = self.quantity(value, at(key), parse_power, power, 1e-3)
                 case "weight":
-                    made[key] = self.quantity(value, at(key), float, "a number of 0.001 to 1000000", 1e-3)
-                    if not made[key] <= 1e6:
+                    fields[key] = self.quantity(value, at(key), float, "a number of 0.001 to 1000000", 1e-3)
+                    if not fields[key] <= 1e6:
                         raise self.bad(at(key), value, "a number of 0.001 to 1000000")
                 case "time":
                     long = 'a time above 0 such as "2h"'
-                    made["time_s"] = self.quantity(value, at(key), parse_duration, long, 1e-3)
+                    fields["time_s"] = self.quantity(value, at(key), parse_duration, long, 1e-3)
                 case "target":
-                    made[key] = self.target(value, at(key))
+                    fields[key] = self.target(value, at(key))
                 case "on_failure":
-                    made[key] = self.on_failure(value, at(key))
+                    fields[key] = self.on_failure(value, at(key))
                 case "after" | "after_any":
-                    made[key] = self.words(value, at(key))
-        step = Step(base, base, **made)
+                    fields[key] = self.texts_of(value, at(key))
+        step = Step(base, base, **fields)
         if step.demand_w and step.guaranteed_w > step.demand_w:
             raise self.bad(at("guaranteed"), both["guaranteed"], f"up to its power, {both['power']}")
-        loops = self.foreach(said.get("foreach", {}), (*own, "foreach"))
+        loops = self.foreach(body.get("foreach", {}), (*own, "foreach"))
         if not loops:
             return [self.counted(step)]
         names = [name for name, _ in loops]
@@ -396,28 +396,28 @@ class _Reader:
         )
 
     def filled(self, step: Step, values: Mapping[str, str]) -> Step:
-        """The step of one combination: `{name}` is replaced; `{{` and `}}` are braces; `${name}` is left to a shell."""
+        """The step of one combination: `{name}` is replaced; `{{` and `}}` are braces; `${name}` is left
+        for a shell.
+        """
 
         def put(text: str, key: str) -> str:
             def one(found: re.Match[str]) -> str:
                 if found[1] is None:
                     return found[0][0]
                 if found[1] not in values:
-                    what = (
-                        f"[jobs.{step.base}] {key} has '{{{found[1]}}}', and its 'foreach' no such parameter"
-                    )
+                    what = f"[jobs.{step.base}] {key} has '{{{found[1]}}}', but its 'foreach' has no such parameter"
                     what += nearest(found[1], list(values))
-                    hint = f"there are: {', '.join(values)}; a brace is written {{{{"
+                    hint = f"there are: {', '.join(values)}; write a brace as {{{{"
                     raise self.fail("unknown_parameter", ("jobs", step.base, key), what, hint)
                 return values[found[1]]
 
             return _FIELD.sub(one, text)
 
-        told = ",".join(f"{name}={value}" for name, value in values.items())
-        command = tuple(put(word, "command") for word in step.command)
+        suffix = ",".join(f"{name}={value}" for name, value in values.items())
+        command = tuple(put(argument, "command") for argument in step.command)
         filled = replace(
             step,
-            name=f"{step.base}[{told}]",
+            name=f"{step.base}[{suffix}]",
             values=tuple(values.items()),
             command=command,
             folder=put(step.folder, "folder"),
@@ -427,26 +427,30 @@ class _Reader:
         return self.counted(filled)
 
     def counted(self, step: Step) -> Step:
-        """The same, where all jobs together are not too large with it."""
+        """The same step, after checking that all jobs together are not too large with it."""
         self._filled += step.text_b
         if self._filled > MAX_FILLED:
             what = f"commands, environments and folders of all jobs take more than {MAX_FILLED >> 20} MiB together"
-            hint = "shorten them, as by a script that takes the parameters; or make several workflows"
+            hint = (
+                "shorten them, for example with a script that takes the parameters; or make several workflows"
+            )
             raise self.fail("too_large", ("jobs", step.base, "foreach"), what, hint)
         return step
 
     def wired(self, step: Step, of_base: Mapping[str, Sequence[Step]]) -> Step:
-        """With what it waits for by the names of steps. Where both have parameters of one name, those of its values."""
+        """The step with its dependencies by names of steps. Where both steps have the same parameters, only those with
+        equal values.
+        """
         both = set(step.after) & set(step.after_any)
         if both:
             what = f"[jobs.{step.base}] names '{min(both)}' in 'after' and in 'after_any'"
-            raise self.fail("bad_value", ("jobs", step.base, "after"), what, "'after' alone says more")
+            raise self.fail("bad_value", ("jobs", step.base, "after"), what, "'after' alone is stricter")
         waits = dict[str, tuple[str, ...]]()
         for key in ("after", "after_any"):
             found: dict[str, None] = {}
             for base in getattr(step, key):
                 if base not in of_base:
-                    what = f"[jobs.{step.base}] {key} names '{base}', which is no job{nearest(base, list(of_base))}"
+                    what = f"[jobs.{step.base}] {key} names '{base}', which is not a job{nearest(base, list(of_base))}"
                     raise self.fail(
                         "unknown_job", ("jobs", step.base, key), what, f"there are: {_few(of_base)}"
                     )
@@ -458,19 +462,21 @@ class _Reader:
                 ]
                 if not fitting:
                     what = f"'{step.name}' can never start: no '{base}' has its parameters"
-                    hint = "give both the same values, or the parameter another name in one of them"
+                    hint = "give both the same values, or rename the parameter in one of them"
                     raise self.fail("unreachable", ("jobs", step.base, key), what, hint)
                 found.update(dict.fromkeys(fitting))
                 self._waits += len(fitting)
                 if self._waits > MAX_WAITS:
-                    what = f"jobs wait for more than {MAX_WAITS} others, counted for each job"
-                    hint = f"put one job between '{base}' and '{step.base}', for which each of '{step.base}' waits"
+                    what = f"the jobs have more than {MAX_WAITS} dependencies together"
+                    hint = (
+                        f"put one job between '{base}' and '{step.base}', on which each '{step.base}' depends"
+                    )
                     raise self.fail("too_large", ("jobs", step.base, key), what, hint)
             waits[key] = tuple(found)
         return replace(step, after=waits["after"], after_any=waits["after_any"])
 
     def order(self, steps: Mapping[str, Step]) -> list[str]:
-        """Names, each behind those that it waits for, else as they stand in the file."""
+        """Names, each after the steps that it waits for, otherwise in the order of the file."""
         left = {name: len(step.waits_for) for name, step in steps.items()}
         waiting: dict[str, list[str]] = {name: [] for name in steps}
         for name, step in steps.items():
@@ -489,23 +495,23 @@ class _Reader:
         behind = sorted({steps[name].base for name in stuck} - {steps[name].base for name in circle})
         what = f"jobs wait for each other in a circle: {' <- '.join(steps[name].base for name in circle)}"
         if behind:
-            what += f"; never reached behind it: {_few(behind)}"
+            what += f"; never reached after it: {_few(behind)}"
         base = steps[circle[0]].base
         raise self.fail(
-            "cycle", ("jobs", base, "after"), what, "take one of these names out of 'after' or 'after_any'"
+            "cycle", ("jobs", base, "after"), what, "remove one of these names from 'after' or 'after_any'"
         )
 
 
 def _share(text: str) -> float:
-    """Raises UsageError for what is none."""
+    """Raises UsageError if the text is not a share."""
     try:
         return float(text[:-1]) / 100 if text.endswith("%") else float(text)
     except ValueError:
-        raise UsageError("power.bad_share", f"'{text}' is no share") from None
+        raise UsageError("power.bad_share", f"'{text}' is not a share") from None
 
 
 def _circle(steps: Mapping[str, Step], stuck: Sequence[str]) -> list[str]:
-    """Names of one circle among steps none of which can begin, closed: the first is the last."""
+    """The names of one cycle among the stuck steps, closed: the first name is also the last."""
     among, seen, name = set(stuck), dict[str, int](), stuck[0]
     path: list[str] = []
     while name not in seen:

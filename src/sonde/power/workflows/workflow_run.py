@@ -1,18 +1,19 @@
-"""How a workflow goes: what may be handed in next, and what came of it. Pure: what it did is told to it as notes.
+"""How a workflow proceeds: which jobs may be submitted next, and the results. Pure: notes report to it what was done.
 
-A note is a JSON object. Each is on disk before what follows from it is done, and a course that takes the same notes
-again is where it was: that is all that a restart needs.
+A note is a JSON object. Each note is on disk before its consequences are carried out. A course that takes the same
+notes again reaches the same state: nothing else is needed after a restart.
 
-    {"what": "submit", "step": "mesh", "attempt": 1}     is about to be handed in, as id_of("…", 3, 1)
+    {"what": "submit", "step": "mesh", "attempt": 1}     will be submitted as id_of("…", 3, 1)
     {"what": "accepted", "step": "mesh", "attempt": 1}   the scheduler has it
     {"what": "over", "step": "mesh", "attempt": 1, "state": "ended", "energy_j": 812.0, "seconds": 60.1, "why": ""}
-    {"what": "skipped", "step": "solve", "why": "…"}     never will be handed in
-    {"what": "cancel", "why": "…"}                       nothing more is handed in
+    {"what": "skipped", "step": "solve", "why": "…"}     will never be submitted
+    {"what": "cancel", "why": "…"}                       no more jobs are submitted
 
-In place of all notes of a step, and so of any number of attempts, one may say where it is, with what all attempts had:
+One note can replace all notes of a step, for any number of attempts. It holds the step's state and the totals of all
+attempts:
 
     {"what": "was", "step": "mesh", "attempt": 3, "state": "waiting", "energy_j": 812.0, "seconds": 60.1, "why": ""}
-    {"what": "stopped", "step": "mesh"}                  this one stopped the workflow
+    {"what": "stopped", "step": "mesh"}                  this step stopped the workflow
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ Note = Mapping[str, Any]
 
 @dataclass
 class Status:
-    """Where a step is. attempt: 0 before the first. energy_j, seconds: of all attempts, NaN: not known.
+    """State of a step. attempt: 0 before the first. energy_j, seconds: of all attempts, NaN: unknown.
 
-    told: what the scheduler says of it while it has it.
+    reported: the scheduler's state of the job, while it has the job.
     """
 
     state: str = WAITING
@@ -50,7 +51,7 @@ class Status:
     energy_j: float = NAN
     seconds: float = NAN
     why: str = ""
-    told: str = ""
+    reported: str = ""
 
     @property
     def over(self) -> bool:
@@ -58,8 +59,8 @@ class Status:
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a scheduler says of a job. state: one of OVER when it is, else any word."""
+class JobReport:
+    """A scheduler's report on a job. state: one of OVER when the job is over, else any word."""
 
     state: str
     energy_j: float = NAN
@@ -72,19 +73,19 @@ class Told:
 
 
 class Declined(Exception):
-    """A scheduler does not take a job, now or later."""
+    """The scheduler refuses a job, for now or for good."""
 
 
 class Unanswered(Exception):
-    """No scheduler answered: nobody knows whether it has the job."""
+    """No scheduler answered: it is unknown whether it has the job."""
 
 
 class Scheduler(Protocol):
     def submit(self, id: str, step: Step) -> None:
-        """Hands a job in; the same id again is the same job. Raises Declined, Unanswered."""
+        """Submit a job; the same id again is the same job. Raises Declined, Unanswered."""
 
-    def look(self, id: str) -> Told | None:
-        """None: it knows no such job. Raises Unanswered."""
+    def look(self, id: str) -> JobReport | None:
+        """None: no such job is known. Raises Unanswered."""
 
     def cancel(self, id: str) -> None:
         """Raises Unanswered."""
@@ -92,13 +93,13 @@ class Scheduler(Protocol):
 
 class Journal(Protocol):
     def note(self, note: Note) -> None:
-        """Keeps it; it is on the disk when this returns."""
+        """Store a note; it is on disk when this returns."""
 
 
 def id_of(run: str, number: int, attempt: int, secret: str = "") -> str:
-    """What a step's job is called at the scheduler: the same before and after a restart.
+    """The id of a step's job at the scheduler: the same before and after a restart.
 
-    secret: of this run. With it nobody can know the name of a job, and take it, before it is handed in.
+    secret: of this run. With it nobody can guess a job's id, and take it, before the job is submitted.
     """
     name = f"{run}.{number}.{attempt}"
     if not secret:
@@ -117,14 +118,14 @@ class Course:
         self.stopped = ""  # by which step
 
     def take(self, note: Note) -> None:
-        """Raises ValueError for a note of another workflow, or none."""
+        """Apply a note. Raises ValueError for a note of another workflow, or for something else."""
         what = note.get("what")
         if what == "cancel":
             self.cancelled = str(note.get("why") or "cancelled")
             return
         status = self.of.get(str(note.get("step")))
         if status is None or what not in ("submit", "accepted", "over", "skipped", "was", "stopped"):
-            raise ValueError(f"{note} is no note of workflow '{self.workflow.name}'")
+            raise ValueError(f"{note} is not a note of workflow '{self.workflow.name}'")
         if what == "skipped":
             status.state, status.why = SKIPPED, str(note["why"])
             return
@@ -134,11 +135,11 @@ class Course:
         attempt = int(note["attempt"])
         if what == "was":
             if (state := str(note["state"])) not in STATES:
-                raise ValueError(f"'{state}' is no state of a step")
+                raise ValueError(f"'{state}' is not a state of a step")
             energy, seconds = known(note.get("energy_j")), known(note.get("seconds"))
             self.of[str(note["step"])] = Status(state, attempt, energy, seconds, str(note.get("why", "")))
         elif what == "submit":
-            status.state, status.attempt, status.told = SUBMITTING, attempt, ""
+            status.state, status.attempt, status.reported = SUBMITTING, attempt, ""
         elif attempt == status.attempt and what == "accepted" and status.state == SUBMITTING:
             status.state = ACCEPTED
         elif attempt == status.attempt and what == "over" and not status.over:
@@ -148,13 +149,15 @@ class Course:
             status.why = str(note.get("why", ""))
             state = str(note["state"])
             again = state in (FAILED, LOST) and attempt <= step.on_failure.retries
-            # By attempt and state alone: a note of the next attempt follows, or none does where nothing more is begun.
+            # From attempt and state alone: a note of the next attempt follows, or none if nothing more is started.
             status.state = WAITING if again else state
             if state != ENDED and not again and step.on_failure.then != CONTINUE:
                 self.stopped = self.stopped or step.name
 
     def notes(self) -> list[dict[str, Any]]:
-        """Notes that bring another course of the workflow to where this one is: one for each step at most, and two."""
+        """Notes that bring another course of the workflow to the same state: at most one for each step, and
+        two more.
+        """
         out: list[dict[str, Any]] = [
             {
                 "what": "was",
@@ -175,12 +178,12 @@ class Course:
         return id_of(self.run, self.numbers[name], self.of[name].attempt, self._secret)
 
     def next(self) -> list[dict[str, Any]]:
-        """Notes of what is to be done now: steps to hand in, and such as never will be."""
+        """Notes of what to do now: steps to submit, and steps that will never be submitted."""
         out: list[dict[str, Any]] = []
         gone = {name for name, status in self.of.items() if status.state == SKIPPED}
         over = {name for name, status in self.of.items() if status.over}
         halt = self.halted
-        for name, step in self.workflow.steps.items():  # those that it waits for come before it
+        for name, step in self.workflow.steps.items():  # the steps that it waits for come before it
             status = self.of[name]
             if status.state != WAITING:
                 continue
@@ -200,7 +203,7 @@ class Course:
 
     @property
     def halted(self) -> str:
-        """Why nothing more is handed in; "" where that is not so."""
+        """The reason why nothing more is submitted; "" if there is none."""
         return self.cancelled or (f"'{self.stopped}' did not end well" if self.stopped else "")
 
     @property
@@ -213,8 +216,9 @@ class Course:
 
     @property
     def state(self) -> str:
-        """running; cancelling: cancelled, and some of its jobs are not over yet; ended: all of it well; failed;
-        cancelled."""
+        """running; cancelling: cancelled, but some jobs are not over yet; ended: all jobs ended well; failed;
+        cancelled.
+        """
         if not self.over:
             return CANCELLING if self.cancelled else RUNNING
         if self.cancelled:
@@ -223,9 +227,9 @@ class Course:
 
     @property
     def energy_j(self) -> float:
-        """Of all jobs that told; NaN where none did."""
-        told = [status.energy_j for status in self.of.values() if math.isfinite(status.energy_j)]
-        return math.fsum(told) if told else NAN
+        """Energy of all jobs for which it is known; NaN if it is known for none."""
+        energies = [status.energy_j for status in self.of.values() if math.isfinite(status.energy_j)]
+        return math.fsum(energies) if energies else NAN
 
     def counts(self) -> dict[str, int]:
         out: dict[str, int] = {}
@@ -243,13 +247,13 @@ def _more(before: float, now: float) -> float:
 
 
 class Conductor:
-    """Takes a course further, a look at a time: first what is known of jobs, then what follows from it.
+    """Advances a course, one look at a time: first the state of its jobs, then what follows from it.
 
-    A job is noted before it is handed in, so that after a restart it is asked for under the same id, and not handed in
+    A job is noted before it is submitted, so that after a restart it is looked up under the same id, and not submitted
     under another.
 
-    mutex: held while the course changes, and not while the scheduler is asked: who holds it sees a course that stands
-    still, and may cancel it in the middle of a look.
+    mutex: held while the course changes, but not while the scheduler is asked: a thread that holds it sees a consistent
+    course, and may cancel it in the middle of a look.
     """
 
     def __init__(
@@ -265,8 +269,8 @@ class Conductor:
         self._asked_to_end: set[str] = set()
 
     def look(self, may_go_on: Callable[[], bool] = lambda: True) -> bool:
-        """False: something was left, as may_go_on(), which is asked before each step, said no. Raises what the journal
-        does.
+        """False: work was left, because may_go_on(), which is called before each step, returned False. Raises the
+        journal's errors.
         """
         self.trouble = ""
         try:
@@ -274,7 +278,7 @@ class Conductor:
                 if not may_go_on():
                     return False
                 self._look_at(name)
-            # What is skipped may let others begin that wait for it to be over.
+            # Skipped steps may allow steps to start that wait for them to be over.
             while notes := self.course.next():
                 halted = self.course.halted
                 for note in notes:
@@ -282,7 +286,7 @@ class Conductor:
                         return False
                     with self.mutex:
                         if self.course.halted != halted:
-                            break  # cancelled or stopped since: of the rest nothing is handed in
+                            break  # cancelled or stopped since: the rest is not submitted
                         self._note(note)
                     if note["what"] == "submit":
                         self._hand_in(str(note["step"]))
@@ -291,27 +295,27 @@ class Conductor:
         return True
 
     def cancel(self, why: str) -> None:
-        """Nothing more is handed in, and what the scheduler has is to end."""
+        """Submit nothing more, and end the jobs that the scheduler has."""
         with self.mutex:
             if not self.course.cancelled and not self.course.over:
                 self._note({"what": "cancel", "why": why})
 
     def _look_at(self, name: str) -> None:
         status, id = self.course.of[name], self.course.id(name)
-        told = self.scheduler.look(id)
-        if told is None:
+        report = self.scheduler.look(id)
+        if report is None:
             if status.state == ACCEPTED:
-                self._over(name, Told(LOST, why="the scheduler knows no such job any more"))
+                self._over(name, JobReport(LOST, why="the scheduler no longer knows this job"))
             elif self.course.cancelled:
-                self._over(name, Told(CANCELLED, why=self.course.cancelled))
+                self._over(name, JobReport(CANCELLED, why=self.course.cancelled))
             else:
                 self._hand_in(name)
             return
         if status.state == SUBMITTING:
             self._note({"what": "accepted", "step": name, "attempt": status.attempt})
-        status.told = told.state
-        if told.over:
-            self._over(name, told)
+        status.reported = report.state
+        if report.over:
+            self._over(name, report)
         elif self.course.cancelled and id not in self._asked_to_end:
             self.scheduler.cancel(id)
             self._asked_to_end.add(id)
@@ -320,13 +324,17 @@ class Conductor:
         try:
             self.scheduler.submit(self.course.id(name), self.course.workflow.steps[name])
         except Declined as why:
-            self._over(name, Told(FAILED, why=str(why)))
+            self._over(name, JobReport(FAILED, why=str(why)))
             return
         self._note({"what": "accepted", "step": name, "attempt": self.course.of[name].attempt})
 
-    def _over(self, name: str, told: Told) -> None:
-        note = {"what": "over", "step": name, "attempt": self.course.of[name].attempt, "state": told.state}
-        note |= {"energy_j": _number(told.energy_j), "seconds": _number(told.seconds), "why": told.why[:500]}
+    def _over(self, name: str, report: JobReport) -> None:
+        note = {"what": "over", "step": name, "attempt": self.course.of[name].attempt, "state": report.state}
+        note |= {
+            "energy_j": _number(report.energy_j),
+            "seconds": _number(report.seconds),
+            "why": report.why[:500],
+        }
         self._note(note)
 
     def _note(self, note: Note) -> None:

@@ -491,12 +491,12 @@ TEST_CASE("one that was replaced and does not know it says of no order that the 
   CHECK(world.answer(early) == nullptr);
   world.run_for(3);
   REQUIRE(world.answer(early));
-  CHECK(world.answer(early)->message.find("whether the nodes hold to it is not known") != std::string::npos);
+  CHECK(world.answer(early)->message.find("it is unknown here whether the nodes comply") != std::string::npos);
   CHECK(std::isnan(world.answer(early)->body.comply_s));
   REQUIRE(world.answer(number));
   CHECK(world.answer(number)->code == reply(PowerCode::not_active));
-  CHECK(world.answer(number)->message.find("m0 leads no more: node managers obey") == 0);
-  CHECK(world.answer(number)->message.find("would hold if it led again") != std::string::npos);
+  CHECK(world.answer(number)->message.find("m0 no longer leads: node managers obey") == 0);
+  CHECK(world.answer(number)->message.find("would apply if it led again") != std::string::npos);
   CHECK(std::isnan(world.answer(number)->body.comply_s));
   CHECK(!world.has_event(0, "complied"));
   CHECK(world.manager(1).budget_w() == 800);

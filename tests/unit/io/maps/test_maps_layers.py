@@ -220,7 +220,7 @@ class TestShipped:
             run_maps.chosen([], [tmp_path / "nowhere.toml"])
         assert told.value.code == "io.no_map"
         (tmp_path / "binary").write_bytes(b"\xff\xfe")
-        with pytest.raises(UsageError, match="is no text"):
+        with pytest.raises(UsageError, match="is not text"):
             run_maps.chosen([], [tmp_path / "binary"])
 
 

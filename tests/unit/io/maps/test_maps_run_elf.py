@@ -27,7 +27,7 @@ def elf(kinds, machine=62):
     [
         (elf([1, 3, 2]), "elf", ""),
         (elf([1, 1]), "elf", "statically linked"),
-        (elf([1, 3], machine=183), "elf", "not for x86-64"),
+        (elf([1, 3], machine=183), "elf", "not built for x86-64"),
         (b"#!/bin/sh\n", "script", ""),
         (b"", "other", ""),
         (b"\x7fELF", "other", ""),

@@ -94,9 +94,9 @@ def test_why_nothing_of_a_layer_was_found(library, monkeypatch):
             ("libfake.so", "fake_write"),
         )
     ]
-    assert why[0].startswith("no library in the usual places here is called 'libnowhere.so'")
+    assert why[0].startswith("no library in the usual places here has the name 'libnowhere.so'")
     assert why[1] == f"{library} exports none of it, as 'fake_wirte' (nearest: fake_write)"
-    assert why[2] == "none of them has loaded libfake.so"
+    assert why[2] == "no program has loaded libfake.so"
 
 
 @pytest.mark.parametrize("content", [b"", b"no library", b"\x7fELF" + b"\xff" * 80])

@@ -29,8 +29,8 @@ def found() -> replay.Prediction:
 def test_the_sentence_calls_it_a_model(found):
     told = verdict.sentence(found, "a.nc", ["y.nc"])
     assert told == (
-        "a model: a.nc would take 10.5 ms on what y.nc was traced on instead of 10.5 ms, 100 µs instead of 60.0 µs "
-        "of it in traced calls, summed over ranks; measured there: 200 µs"
+        "Model: a.nc would take 10.5 ms on the configuration of y.nc instead of 10.5 ms; of this, traced calls would "
+        "take 100 µs instead of 60.0 µs, summed over ranks; measured there: 200 µs"
     )
     assert "would take 10.5 ms there instead" in verdict.sentence(found, "a.nc", ["y.nc", "z.nc"])
 
@@ -45,7 +45,7 @@ def test_tables_fit_a_terminal(found):
     ]
     assert "Replayed at POSIX and C library" in layers.note
     assert "10 %" in layers.note
-    assert functions.note == "outside of the sizes measured there: 9.1 % of the calls, 64 % of the bytes"
+    assert functions.note == "outside the sizes measured there: 9.1 % of the calls, 64 % of the bytes"
     assert list(functions.rows) == [
         ("pwrite", "10", "64 KiB to 1 MiB", "32 KiB to 128 KiB", "50.0 µs", "90.0 µs"),
         ("pread", "1", "1 KiB", "no", "10.0 µs", "10.0 µs"),
@@ -56,13 +56,11 @@ def test_what_was_not_measured_is_named_with_what_to_type(found):
     larger, missing = verdict.findings(found, "a.nc")
     assert (larger.code, missing.code) == ("io.outside_measured", "io.not_measured")
     assert larger.text == (
-        "10 % of the calls of pwrite, 64 % of its bytes, are outside of the sizes measured there: 64 KiB to 1 MiB are "
-        "asked for, 32 KiB to 128 KiB were measured"
+        "10 % of the calls of pwrite, 64 % of its bytes, have sizes outside those measured there: A has 64 KiB to "
+        "1 MiB, the traces have 32 KiB to 128 KiB"
     )
     assert larger.next == "sonde io run -o more.nc -- mpirun -n 1 sonde-ioload -w -t 1048576 -b 16777216"
-    assert missing.text.startswith(
-        "pread was not measured there: its 1 call keep the 10.0 µs that they took, 10 %"
-    )
+    assert missing.text.startswith("pread was not measured there: 1 call with 10.0 µs in A, 10 %")
     assert missing.next.endswith("sonde-ioload -t 1024 -b 16777216")
 
 

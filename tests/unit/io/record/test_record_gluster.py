@@ -91,7 +91,7 @@ def test_errors_are_in_the_document_not_in_the_exit_status():
         "Connection failed. Please check if gluster daemon is operational.",
         None,
     )
-    assert gluster.answer("").why == "it said nothing"
+    assert gluster.answer("").why == "it printed nothing"
 
 
 def test_a_volume():

@@ -108,13 +108,13 @@ def test_a_gluster_that_hangs_costs_no_trace(gluster, monkeypatch):
         program.write_text("#!/bin/sh\nexec sleep 60\n")
         monkeypatch.setattr(run_gluster, "COMMAND_S", 0.2)
     assert [one.code for one in told.warnings] == ["io.no_server_counters", "io.gluster_left_on"]
-    assert "said nothing for 0.2 s" in told.warnings[1].evidence
+    assert "no answer for 0.2 s" in told.warnings[1].evidence
 
 
 @pytest.mark.parametrize(
     ("words", "text", "code", "part"),
     [
-        ("volume info vol", said(why="Volume vol does not exist"), "io.no_volume", "there are: vol"),
+        ("volume info vol", said(why="Volume vol does not exist"), "io.no_volume", "volumes here: vol"),
         ("volume info vol", said(INFO.format(status=2)), "io.volume_stopped", "is not started"),
         ("volume info vol", "Connection failed.", "io.gluster_failed", "'gluster volume info vol' failed"),
         ("volume profile vol start", said(why="no"), "io.gluster_failed", "failed: no"),

@@ -275,7 +275,7 @@ class TestAttach:
     def test_of_this_process_and_without_rights(self, monkeypatch):
         from sonde.core.errors import UsageError
 
-        with pytest.raises(UsageError, match="this sonde itself"):
+        with pytest.raises(UsageError, match="this Sonde itself"):
             run_attach.process(os.getpid())
         monkeypatch.setattr(os, "geteuid", lambda: 1000)
         with pytest.raises(EnvironmentFailure) as told:

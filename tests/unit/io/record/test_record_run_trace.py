@@ -35,10 +35,10 @@ def test_how_many_ranks_are_started(monkeypatch, command, launcher, ntasks, host
 
 @pytest.mark.parametrize(("ntasks", "hosts"), [(2, ()), (None, ("n1",))])
 def test_ranks_are_started_once(ntasks, hosts):
-    with pytest.raises(UsageError, match="'mpirun' starts its own") as told:
+    with pytest.raises(UsageError, match="'mpirun' starts its own ranks") as told:
         run_trace.ranks_of(("mpirun", *HERE), "auto", ntasks, hosts)
     assert told.value.code == "io.two_launchers"
-    with pytest.raises(UsageError, match="no program"):
+    with pytest.raises(UsageError, match="need a program"):
         run_trace.ranks_of((), "auto", ntasks, hosts)
 
 

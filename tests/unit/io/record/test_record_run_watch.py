@@ -26,8 +26,8 @@ def program(script: str) -> subprocess.Popen[str]:
         ({}, None, ""),
         ({"lost": 12}, "io.kernel_events_lost", "12 events"),
         ({"lost": 12, "lost_unknown": True}, "io.kernel_events_lost", "12 and more events"),
-        ({"failed": 3}, "io.watch_failed", "3 times"),
-        ({"left": 5}, "io.ends_not_seen", "of 5 calls"),
+        ({"failed": 3}, "io.watch_failed", "3 writes"),
+        ({"left": 5}, "io.ends_not_seen", "for 5 calls"),
     ],
 )
 def test_what_was_lost_is_told(end, code, words):
@@ -45,12 +45,12 @@ def test_a_watcher_that_dies_is_told():
 
 def test_one_that_does_not_begin_says_why():
     with pytest.raises(EnvironmentFailure) as told:
-        run_watch._first_word(
+        run_watch._first_report(
             program('print(\'{"event":"error","code":"io.cannot_watch","what":"w","hint":"h"}\')')
         )
     assert (told.value.code, told.value.what) == ("io.cannot_watch", "w")
     with pytest.raises(EnvironmentFailure, match="ended with status 7"):
-        run_watch._first_word(program("raise SystemExit(7)"))
+        run_watch._first_report(program("raise SystemExit(7)"))
 
 
 def test_the_kernel_is_a_layer_only_where_it_is_asked_for():

@@ -61,7 +61,7 @@ def test_rates_stand_beside_the_disk(section):
 
 def test_times_hold_only_what_a_configuration_calls(section):
     data = named(section, "io-study-times").data.isel(benchmark=0)
-    own = data.sel(time="in itself")["y"]
+    own = data.sel(time="own time")["y"]
     names = data["bar"].values.tolist()
     assert names[0] == "pwrite (posix)"
     assert np.isnan(own.values[names.index("ADIOI_GEN_WriteStridedColl (romio)"), 1])
@@ -72,7 +72,7 @@ def test_times_hold_only_what_a_configuration_calls(section):
 
 def test_layers_add_up_to_the_time_of_all_functions(section):
     layers = named(section, "io-study-layers").data.isel(benchmark=0)
-    own = named(section, "io-study-times").data.isel(benchmark=0).sel(time="in itself")["y"]
+    own = named(section, "io-study-times").data.isel(benchmark=0).sel(time="own time")["y"]
     assert layers["y"].values.sum(axis=0) == pytest.approx(np.nansum(own.values, axis=0))
     assert layers["part"].values.tolist() == ["POSIX", "OMPIO", "ROMIO (ADIO)", "MPI-IO"]
 

@@ -129,9 +129,9 @@ def test_a_component_has_no_configuration_of_hints_that_it_does_not_read():
     told = unread_hints(workloads, ("romio321", "ompio"), chosen)
     assert [one.code for one in told] == ["io.hints_not_read"] * 3
     assert told[0].evidence == (
-        "ompio does not read romio_cb_write: of romio_cb_write=disable it is measured with no hints"
+        "ompio does not read romio_cb_write: with romio_cb_write=disable it is measured with no hints"
     )
-    assert told[1].evidence.endswith("of cb_nodes=1,romio_ds_write=disable it is measured with cb_nodes=1")
+    assert told[1].evidence.endswith("with cb_nodes=1,romio_ds_write=disable it is measured with cb_nodes=1")
     assert told[2].evidence.startswith("romio321 does not read mca:fcoll")
     assert unread_hints([read_workload("ior:-t 1m")], ("romio321", "ompio"), chosen) == []
     assert unread_hints(workloads, ("default",), chosen) == []

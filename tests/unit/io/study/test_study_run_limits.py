@@ -22,8 +22,8 @@ FIO = """note: both iodepth >= 1 and synchronous I/O engine are selected, queue 
 
 
 def test_what_fio_says():
-    assert run_limits.fio_told(FIO, "write") == run_limits.Told(524288000.0, 64 << 20, 0.128)
-    assert run_limits.fio_told(FIO, "read") == run_limits.Told(0.0, 0, 0.0)
+    assert run_limits.parse_fio(FIO, "write") == run_limits.FioResult(524288000.0, 64 << 20, 0.128)
+    assert run_limits.parse_fio(FIO, "read") == run_limits.FioResult(0.0, 0, 0.0)
 
 
 def fio_that_takes(monkeypatch, runtime_ms):

@@ -44,7 +44,7 @@ def test_a_difference_that_matters_to_nobody_is_none(tmp_path):
     found = made(tmp_path, studies.plan(), 100, 102)
     assert words.settled(found) == []
     assert words.sentence(found) == (
-        "no difference of more than 5 % is settled between romio321 and ompio, in 1 benchmark"
+        "no significant difference of more than 5 % between romio321 and ompio, in 1 benchmark"
     )
 
 
@@ -64,7 +64,7 @@ def test_that_no_time_was_left_for_the_tracer_is_told(tmp_path):
     folder = studies.Folder(tmp_path / "a.run", studies.plan(ios=("romio321",))).begin()
     folder.run(0, 0)
     found = summary_of(folder.sealed(stop_reason="budget"))
-    assert words.sentence(found).endswith("; no run was traced: a longer --budget says where its time goes")
+    assert words.sentence(found).endswith("; no run was traced: a longer --budget shows where its time goes")
     assert "writes" in words.sentence(found)
 
 
@@ -80,7 +80,7 @@ def test_a_run_that_failed_under_the_tracer_is_no_lack_of_time(tmp_path):
 @pytest.mark.parametrize(
     ("rates", "slower", "told"),
     [
-        ((100, 120), (1.0, 3.0), ["3 times as long (95 %: 3 to 3) in ompio; configurations differ by no more"]),
+        ((100, 120), (1.0, 3.0), ["(95 %: 3 to 3) in ompio; configurations do not differ by more than that"]),
         ((100, 120), (2.0, 3.0), ["3 to 3) in ompio, and more than 1.1 times as long in 1 more"]),
         ((100, 120), (1.05, 1.05), []),
         ((100, 900), (1.05, 2.0), []),  # of nine times as fast the tracer hides little
@@ -110,7 +110,7 @@ def test_too_few_runs_are_warned_of_and_prove_nothing(tmp_path):
     assert not words.sound(found)
     (warning,) = words.warnings(found)
     assert (warning.code, "cells have 3 runs" in warning.evidence) == ("io.few_repetitions", True)
-    assert "settled between" in words.sentence(found)
+    assert "no significant difference" in words.sentence(found)
 
 
 def test_tables(summary):

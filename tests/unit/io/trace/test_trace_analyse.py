@@ -175,7 +175,7 @@ def test_what_tracing_took_is_taken_off_the_calls_it_was_spent_in(tmp_path, own)
     )
     if own:
         assert own_ns[at[OWN_NAME]] == pytest.approx(50 + took_ns)
-    assert "Tracing takes 100 ns a call: 550 ns are taken off." in verdict.tables(s)[0].note
+    assert "Tracing costs 100 ns a call: 550 ns were subtracted." in verdict.tables(s)[0].note
     assert verdict.values(s)["tracing"] == pytest.approx({"call_cost_ns": 100, "taken_off_s": took_ns * 1e-9})
 
 
@@ -302,7 +302,7 @@ def test_a_program_that_does_nothing_else_is_told_so():
     s = analyse.analyse(io_traces.raw([(0, [io_traces.Call("pread", 0, 100, 8, "/etc/hostname")])], [0]))
     assert (
         verdict.sentence(s)
-        == "1 rank spent 100 ns in starting and in files of the system, and none in others"
+        == "1 rank spent 100 ns in start-up and in system files, and no time in other files"
     )
 
 
@@ -364,7 +364,7 @@ class TestWords:
             ("b.dat", "posix", "", "9 KiB in 1", ""),
             ("a.dat", "posix", "1", "", "4 KiB in 1"),
         ]
-        assert files.note == "mapped into memory, where reading and writing are no calls: c.dat (64 KiB)"
+        assert files.note == "mapped into memory, where reading and writing make no calls: c.dat (64 KiB)"
         assert verdict.values(s)["mapped"] == [{"path": "c.dat", "bytes": 64 * kib}]
         layers, _, functions, *_ = verdict.tables(s)
         assert layers.columns[:3] == ("layer", "calls", "failed")
@@ -385,14 +385,14 @@ class TestWords:
     def test_an_mpi_that_hides_what_is_below_mpi_io_is_told(self, summary):
         romio = [*traces.LAYERS, {"name": "romio", "title": "ROMIO"}]
         s = summary({0: [call(WRITE_ALL, 1, 9)]}, layers=romio)
-        assert "keeps the functions below MPI-IO to itself" in verdict.tables(s)[0].note
+        assert "hides the functions below MPI-IO" in verdict.tables(s)[0].note
         rules = [*traces.RULES[:3], [2, 0]]
         other = summary({0: [call(PREAD, 3, 5, 1), call(WRITE_ALL, 1, 9)]}, layers=romio, rules=rules)
-        assert "to itself" not in verdict.tables(other)[0].note
+        assert "hides the functions" not in verdict.tables(other)[0].note
 
     def test_nothing_called(self, summary):
         s = summary({0: []})
-        assert verdict.sentence(s) == "1 rank made 0 traced calls, which took no time that can be told"
+        assert verdict.sentence(s) == "1 rank made 0 traced calls, which took no measurable time"
         verdict.tables(s)
         verdict.values(s)
 
@@ -429,4 +429,4 @@ def test_calls_that_several_engines_saw_are_within_each_other_however_long_the_t
     own = dict(zip(s["function_name"].values.tolist(), s["self_time"].values.sum(axis=0).tolist()))
     assert own["outer"] == pytest.approx((19100 - 100 * 50) * 1e-9)
     assert own["pwrite"] == pytest.approx(100 * 20e-9)
-    assert "times of 1 function hold what uprobes cost" in verdict.tables(s)[1].note
+    assert "times of 1 function include the cost of uprobes" in verdict.tables(s)[1].note

@@ -182,7 +182,7 @@ def test_small_is_meant_of_the_path_around_not_of_all():
 
 
 def test_layers_that_no_library_has_are_named(section):
-    assert named(section, "io-paths").caption.endswith("nothing of it is seen: GlusterFS client (libgfapi).")
+    assert named(section, "io-paths").caption.endswith("or hidden in it: GlusterFS client (libgfapi).")
 
 
 # ---- sizes ----
@@ -231,7 +231,7 @@ def test_layers_whose_requests_tell_no_size_are_named():
     inner = Call("pwrite", 2 * US, US, 100)
     figure = figures.sizes(alone(Call("H5Dwrite", 0, 10 * US, within=[inner])))
     assert figure.data["part"].values.tolist() == ["POSIX and C library"]
-    assert figure.caption.endswith("Sizes are not known of requests to HDF5.")
+    assert figure.caption.endswith("The sizes of requests to HDF5 are unknown.")
 
 
 # ---- over time, by rank ----
@@ -254,7 +254,7 @@ def test_of_very_many_processes_those_with_most_and_least_time_can_be_chosen(mon
     threads = [(k, [Call("pwrite", 0, (k + 1) * US, 1)]) for k in range(9)]
     figure = figures.timeline(analyse(traces.raw(threads, list(range(9)))))
     assert figure.data["process"].values.tolist() == ["all ranks", "rank 0", "rank 1", "rank 7", "rank 8"]
-    assert "The 2 with the most and the 2 with the least time" in figure.caption
+    assert "You can choose the 2 with the most and the 2 with the least time" in figure.caption
 
 
 def test_one_process_has_no_choice_and_no_ranks():
@@ -413,7 +413,7 @@ def test_the_tracers_own_work_is_told_and_counted_nowhere():
     table = figures.functions_table(summary)
     assert {row[0]: row[7] for row in table.rows}["pwrite"] == "100 %"
     figure = figures.paths(summary)
-    assert "Left out, here as in all totals: 120 µs in what Sonde's tracer did for itself." in figure.caption
+    assert "Left out, here as in all totals: 120 µs in the work of Sonde's tracer." in figure.caption
     assert OWN_NAME not in figure.data["label"].values
     assert float(figure.data["value"][0]) == pytest.approx(120e-6)
     assert float(figure.data["calls"][0]) == 4
@@ -432,7 +432,7 @@ def test_what_is_beside_the_programs_io_fills_no_figure_and_totals_agree():
     assert data.data["label"].values.tolist() == ["all traced calls", "pwrite"]
     assert float(data.data["value"][0]) == pytest.approx(4e-3)
     assert float(data.data["calls"][0]) == 2
-    assert "5.80 s in start-up and files of the system" in data.caption
+    assert "5.80 s in start-up and system files" in data.caption
     (told, *_) = figures.facts(summary)
     assert (told.value, told.note) == ("4.00 ms", "2 calls, 2.00 ms each")
     assert figures.sizes(summary).data["part"].values.tolist() == ["POSIX and C library"]

@@ -77,8 +77,8 @@ def test_collective_time_that_is_exchange(told):
     assert one.evidence["files"] == pytest.approx(900 / 9900)
     # Of one rank alone nobody can tell whom it waited for.
     assert one.text == (
-        "84 % of the time of collective writes is exchange between ranks, or waiting for them, which this trace cannot "
-        "tell apart; 9.1 % is the file system"
+        "84 % of the time of collective writes is exchange between ranks, or waiting for them; this trace cannot "
+        "separate the two; 9.1 % is in the file system"
     )
     assert "late" not in one.evidence
     assert "romio_cb_write=disable" in one.next
@@ -103,10 +103,10 @@ def test_collective_time_that_is_waiting_for_a_late_rank(told):
     assert (one.evidence["others"], one.evidence["last_rank"], one.evidence["last_share"]) == (0, 3, 1)
     assert one.evidence["moving"] == pytest.approx(4 * 1898 / whole, abs=1e-3)
     assert one.text == (
-        "100 % of the time of collective writes is between ranks: 76 % waiting for the last rank to come (rank 3 in "
-        "100 % of the calls), 24 % moving data; 0 % is the file system"
+        "100 % of the time of collective writes is between ranks: 76 % waiting for the last rank to arrive (rank 3 in "
+        "100 % of the calls), 24 % moving data; 0 % is in the file system"
     )
-    assert one.next.startswith("try to have the last ranks come earlier")
+    assert one.next.startswith("try to let the last ranks arrive earlier")
 
 
 def test_collective_time_that_is_waiting_for_aggregators(told):
@@ -127,7 +127,7 @@ def test_collective_time_that_is_waiting_for_aggregators(told):
 )
 def test_what_ranks_waited_for_is_not_told_where_their_calls_do_not_match(told, last):
     one = told({rank: between(100, 10_000) for rank in range(3)} | {3: last})["io.collective_exchange"]
-    assert "which this trace cannot tell apart" in one.text
+    assert "this trace cannot separate the two" in one.text
     assert "late" not in one.evidence
 
 
@@ -159,14 +159,14 @@ def test_reading_to_write(told):
     within = [("pread", 200, 3000, 1, 4 << 20), ("pwrite", 3100, 6000, 1, 4 << 20)]
     one = told({0: [*within, ("MPI_File_write", 100, 10_000, 0, 1 << 20)]})["io.read_to_write"]
     assert one.evidence["read"] == 4 << 20
-    assert "4 MiB were read that nobody asked for, beside 1 MiB written" in one.text
+    assert "4 MiB were read without a request, in addition to 1 MiB written" in one.text
 
 
 def test_reading_more_than_was_asked_for(told):
     within = [("pread", 200, 3000, 1, 4 << 20)]
     found = told({0: [*within, ("MPI_File_read_at", 100, 10_000, 0, 1 << 20)]})
     assert "io.read_to_write" not in found
-    assert "4 MiB were read for 1 MiB asked for" in found["io.read_more"].text
+    assert "4 MiB were read for 1 MiB requested" in found["io.read_more"].text
     assert "io.read_more" not in told({1: [("pread", 2, 3, 1, 100), ("MPI_File_read_at", 1, 4, 0, 100)]})
 
 
@@ -192,7 +192,7 @@ def test_requests_that_are_taken_apart(told):
             ]
         }
     )
-    assert found["io.split_requests"].text == "a write of 32 MiB at MPI-IO becomes 128 of 256 KiB at POSIX"
+    assert found["io.split_requests"].text == "each write of 32 MiB at MPI-IO becomes 128 of 256 KiB at POSIX"
 
 
 def test_waiting_for_the_disk(told):
@@ -212,7 +212,7 @@ def test_a_file_that_is_synced_once_is_not_told_to_sync_once(told):
 
 def test_metadata(told):
     one = told({0: writes(300, None, name="stat")})["io.metadata"]
-    assert one.text.endswith("take 100 % of the time, 100 % of it 300 calls of stat")
+    assert one.text.endswith("take 100 % of the time; 100 % of it is in 300 calls of stat")
     assert one.next.startswith("keep files open")
     assert "io.metadata" not in told({1: writes(30, None, name="stat")})
 
@@ -220,9 +220,9 @@ def test_metadata(told):
 def test_metadata_of_which_one_call_took_most_names_it(told):
     calls = [*writes(200, None, 10, name="stat"), ("unlink", 100_000, 130_000, 0, None)]
     one = told({0: calls})["io.metadata"]
-    assert one.text.endswith("94 % of it 1 call of unlink")
+    assert one.text.endswith("94 % of it is in 1 call of unlink")
     assert one.evidence["function_calls"] == 1
-    assert one.next.startswith("few calls of unlink are long")
+    assert one.next.startswith("a few calls of unlink are long")
 
 
 def test_failed_calls_are_told_first_and_count_for_nothing(told):
@@ -230,7 +230,7 @@ def test_failed_calls_are_told_first_and_count_for_nothing(told):
     found = told({0: calls, 1: writes(4, 1 << 18)})
     one = found["io.failed_calls"]
     assert next(iter(found)) == "io.failed_calls"
-    assert one.text == "4 of 12 calls of pwrite failed; they count as no request, and for no byte"
+    assert one.text == "4 of 12 calls of pwrite failed; they count neither as requests nor in the bytes"
     assert one.evidence == {"failed": 4, "functions": {"pwrite": 4}, "files": [], "ranks": [0]}
     assert "io.failed_calls" not in told({2: [*writes(4, 1 << 18), ("stat", 9000, 9100, 0, None, FAILED)]})
 
@@ -283,8 +283,8 @@ def test_a_rank_that_takes_longer(told):
     assert (one.evidence["rank"], one.evidence["layer"]) == (2, "posix")
     assert one.evidence["ratio"] == pytest.approx(9)
     assert one.text == (
-        "rank 2 is 9.00 ms in reads and writes of POSIX, the others 1.00 ms on average; it moves 10 MiB there, "
-        "they 10 MiB"
+        "rank 2 spends 9.00 ms in reads and writes of POSIX, the others 1.00 ms on average; it moves 10 MiB there, "
+        "the others 10 MiB on average"
     )
     assert "slower" in one.next
 
@@ -294,13 +294,13 @@ def test_ranks_of_two_programs_need_not_be_alike(told):
     assert "io.uneven" in told(ranks)
     assert "io.uneven" not in told(ranks, of=(("a", 0), ("a", 1), ("b", 0)))
     one = told(ranks | {3: writes(10, 1 << 20)}, of=(("a", 0), ("a", 1), ("b", 0), ("b", 1)))["io.uneven"]
-    assert one.text.startswith("rank 2:0 is 9.00 ms")
+    assert one.text.startswith("rank 2:0 spends 9.00 ms")
 
 
 def test_a_rank_that_does_the_work_of_all_is_told_to_share_it(told):
     one = told({0: writes(10, 1 << 20), 1: []})["io.uneven"]
     assert (one.evidence["bytes"], one.evidence["bytes_of_others"]) == (10 << 20, 0)
-    assert "share the data out" in one.next
+    assert "distribute the data evenly" in one.next
 
 
 def test_aggregators_and_waiting_are_not_uneven(told):
@@ -339,7 +339,7 @@ def test_the_tracer_s_own_work(told):
     found = of(2000)["io.tracer_overhead"]
     assert found.evidence["share"] == pytest.approx(0.1)
     assert found.text == (
-        "while the program did its I/O, the tracer's own work took 200 µs, 10 % of the time in traced calls"
+        "during the program's I/O, the tracer's own work took 200 µs, 10 % of the time in traced calls"
     )
 
 
@@ -372,7 +372,7 @@ def of_servers(*means: float, calls: int = 200, others: int = 0):
 def test_a_server_that_is_slower_than_the_others_is_named():
     found = of_servers(1e-3, 1e-3, 8e-3, 1.2e-3, calls=20_000)["io.slow_server"]
     assert found.text == (
-        "n2 takes 8 times as long as the median of the other servers for WRITE (95 % interval 7.19 to 8.81, "
+        "n2 takes 8 times as long as the median of the other servers for WRITE (95 % confidence interval 7.19 to 8.81, "
         "significant at 1 %): 8.00 ms on average"
     )
     assert found.evidence["server"] == "n2"
@@ -392,8 +392,8 @@ def test_the_way_to_a_server_is_a_finding_of_its_own():
     found = slow_way(one)
     assert found.code == "io.slow_server_link"
     assert found.text == (
-        "requests spend 5 times as long on the way to n2 and back as to the median of the other servers, in send, get, "
-        "put and others (95 % interval 4 to 6.5, significant at 1 %): 5.00 ms on average"
+        "requests spend 5 times as long on the way to n2 and back as for the median of the other servers, in send, "
+        "get, put and others (95 % confidence interval 4 to 6.5, significant at 1 %): 5.00 ms on average"
     )
     assert found.next.startswith("measure the links of its host")
 

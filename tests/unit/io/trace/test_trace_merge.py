@@ -217,14 +217,14 @@ def test_whose_counters_are_kept(have, asked, kept):
 
 def test_counters_of_two_are_not_added():
     files = [Path("a.nc"), Path("b.nc")]
-    with pytest.raises(UsageError, match=r"a.nc and b.nc all hold what servers counted") as told:
+    with pytest.raises(UsageError, match=r"a.nc and b.nc all have server counters") as told:
         cli_files._counted(files, [True, True], None)
     assert (told.value.code, told.value.hint) == (
         "io.counters_twice",
-        "say whose are kept: --servers-of a.nc",
+        "choose whose to use: --servers-of a.nc",
     )
-    for asked, hint in (("c.nc", "these do: b.nc"), ("a.nc", "these do: b.nc")):
-        with pytest.raises(UsageError, match="none of the traces") as told:
+    for asked, hint in (("c.nc", "these have some: b.nc"), ("a.nc", "these have some: b.nc")):
+        with pytest.raises(UsageError, match="this trace has no server counters") as told:
             cli_files._counted(files, [False, True], Path(asked))
         assert told.value.hint == hint
 

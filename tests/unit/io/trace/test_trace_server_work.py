@@ -175,7 +175,7 @@ class TestOneSide:
         (one,) = joined_requests.values(summary)
         assert (one["requests"], one["joined"], one["share"]) == (1, 0, 0.0)
         (table,) = joined_requests.tables(summary)
-        assert "No server of theirs was traced" in table.note
+        assert "No server was traced" in table.note
         assert [row[2] for row in table.rows] == ["in all", "not joined"]
         assert joined_requests.figure(summary) is None
 

@@ -92,7 +92,7 @@ def test_requests_are_held_against_those_of_the_clients(tree):
     assert written["time_ratio"] == pytest.approx(4e-3 / 300e-9)
     against, each, operations = servers.tables(summary)
     assert against.rows[0][:5] == ("written", "2 × 256 KiB", "4 × 128 KiB", "2", "100 %")
-    assert "counters, not by events" in each.note
+    assert "counters, not from events" in each.note
     assert [row[:3] for row in each.rows] == [("n1:/b", "", "3 × 128 KiB"), ("n2:/b", "", "1 × 128 KiB")]
     assert operations.rows[0][:5] == ("WRITE", "4", "1.00 ms", "500 µs", "2.00 ms")
     assert operations.rows[-1][:3] == ("RELEASE", "2", "–")
@@ -100,8 +100,7 @@ def test_requests_are_held_against_those_of_the_clients(tree):
     assert shown[:2] == [against, each]
     assert (shown[2].title, shown[2].rows) == (operations.title, operations.rows)
     assert shown[2].note == (
-        "Slower servers that would have been found. WRITE: not compared, 2 servers had it, and it takes 3 to say which "
-        "is the odd one."
+        "Smallest detectable slowdown of a server: WRITE: not compared, 2 servers had it, but a comparison needs 3."
     )
 
 

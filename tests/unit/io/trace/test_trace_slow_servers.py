@@ -125,7 +125,7 @@ class TestRequests:
         (served, _) = found.power
         assert 1 + peers.MATTERS <= served.detectable < 1.5
         assert slow_servers.note(found, "requests") == (
-            f"Slower servers that would have been found. send of 4 KiB or more: {served.detectable:.3g} times or more."
+            f"Smallest detectable slowdown of a server: send of 4 KiB or more: {served.detectable:.3g} times or more."
         )
 
     def test_of_two_servers_neither_is_the_odd_one(self):
@@ -176,10 +176,13 @@ def test_from_the_tracer_s_files_to_a_finding(tmp_path):
     assert one.evidence["server"] == "n1 (process 202)"
     assert one.evidence["low"] < 4 < one.evidence["high"]
     assert one.text.startswith("n1 (process 202) takes ")
-    assert "times as long as the median of the other servers for all requests (95 % interval " in one.text
+    assert (
+        "times as long as the median of the other servers for all requests (95 % confidence interval "
+        in one.text
+    )
     assert "significant at 1 %" in one.text
     (table,) = (table for table in trace_verdict.tables(summary) if table.title == "Requests to Server")
-    assert "Slower servers that would have been found. send of 4 KiB or more: " in table.note
+    assert "Smallest detectable slowdown of a server: send of 4 KiB or more: " in table.note
     assert trace_verdict.values(summary)["slow_servers"][0]["operation"] == "send of 4 KiB or more"
     before = summary.drop_vars([name for name in summary.data_vars if str(name).startswith("peer_")])
     assert slow_servers.verdict(before) == slow_servers.Verdict([], [])
@@ -217,7 +220,7 @@ class TestCounters:
         assert slow_servers.verdict(summary).slow == []
         summary["server_bytes"].values[:, 1] = 1, 10, 100, 1000
         found = slow_servers.verdict(summary)
-        assert "WRITE: not compared, requests of the servers are of unlike sizes" in slow_servers.note(
+        assert "WRITE: not compared, the servers' requests have different sizes" in slow_servers.note(
             found, "counters"
         )
 
@@ -225,7 +228,7 @@ class TestCounters:
         nan = float("nan")
         found = slow_servers.verdict(counted(*[(900, 1e-3, nan, nan)] * 3, (900, 9e-3, nan, nan)))
         assert found.slow == []
-        assert "the shortest and longest times are not known" in found.power[0].reason
+        assert "the shortest and longest times are unknown" in found.power[0].reason
 
     def test_few_calls_and_few_servers_are_reported(self):
         few = slow_servers.verdict(
@@ -235,11 +238,11 @@ class TestCounters:
             few, "counters"
         )
         two = slow_servers.verdict(counted(*[(900, 1e-3, 1e-3, 1e-3)] * 2))
-        assert "2 servers had it, and it takes 3" in two.power[0].reason
+        assert "2 servers had it, but a comparison needs 3" in two.power[0].reason
 
     def test_times_that_vary_too_much_are_reported(self):
         found = slow_servers.verdict(counted(*[(40, 1e-3, 0, 1.0)] * 3))
-        assert "WRITE: none, its times vary too much for so few operations" in slow_servers.note(
+        assert "WRITE: none, its times vary too much for this number of operations" in slow_servers.note(
             found, "counters"
         )
         assert slow_servers.values(found)[0]["detectable_ratio"] is None

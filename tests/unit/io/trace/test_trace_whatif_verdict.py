@@ -37,8 +37,8 @@ def test_a_gain():
     assert whatif_verdict.answer(result.tried[0].gain) == "faster"
     (line,) = whatif_verdict.lines(result)
     assert line == (
-        "romio_ds_write=disable, the file of ROMIO_HINTS: I/O is 2 times as fast (2 to 2); io.read_to_write is gone "
-        "with it."
+        "romio_ds_write=disable, the file of ROMIO_HINTS: I/O is 2 times as fast (2 to 2); io.read_to_write no "
+        "longer occurs."
     )
     table = whatif_verdict.table(result)
     assert table.rows == [("romio_ds_write=disable", "1.25 s", "625 ms", "2", "2 to 2", "1")]
@@ -53,7 +53,7 @@ def test_no_gain_and_a_loss():
     (loss,) = whatif_verdict.lines(Result([tried(FCOLL, 0.5)], []))
     assert loss.startswith("fcoll=individual, parameters of Open MPI")
     assert "do not set it: I/O takes 2 times as long (2 to 2)" in loss
-    assert loss.endswith("io.collective_exchange of writes is gone with it.")
+    assert loss.endswith("io.collective_exchange of writes no longer occurs.")
 
 
 def test_a_finding_of_the_other_direction_stays_its_own():
@@ -71,7 +71,7 @@ def test_a_finding_of_the_other_direction_stays_its_own():
 def test_too_few_rounds_settle_nothing():
     result = Result([tried(DS, 2.0, rounds=5)], [], interrupted=True)
     first, second = whatif_verdict.lines(result)
-    assert "no gain is settled by 5 rounds" in first
+    assert "5 rounds show no significant gain" in first
     assert "interrupted" in second
 
 
@@ -89,7 +89,7 @@ def test_hints_that_nobody_read_were_not_tried():
     one = tried(DS, 1.0, read=("/etc/passwd",))
     assert one.reached is False
     (line,) = whatif_verdict.lines(Result([one], []))
-    assert "no process read it" in line
+    assert "no process read the hint file" in line
     assert tried(FCOLL, 1.0).reached is None  # which of a parameter cannot be seen
 
 
@@ -97,8 +97,8 @@ def test_what_failed_and_what_cannot_be_tried():
     failed = Tried(DS, failed="with it the command ends with exit status 3")
     lines = whatif_verdict.lines(Result([failed], [Untried("io.sync", "how often is its own affair")]))
     assert lines == [
-        "romio_ds_write=disable: given up: with it the command ends with exit status 3.",
-        "io.sync cannot be tried from outside: how often is its own affair.",
+        "romio_ds_write=disable: ended early: with it the command ends with exit status 3.",
+        "io.sync cannot be tried without changing the program: how often is its own affair.",
     ]
     assert whatif_verdict.table(Result([failed], [])).rows == [
         ("romio_ds_write=disable", "–", "–", "–", "–", "–")
@@ -107,7 +107,7 @@ def test_what_failed_and_what_cannot_be_tried():
 
 def test_nothing_to_try():
     result = Result([], [])
-    assert whatif_verdict.lines(result) == ["There is no finding to try anything for."]
+    assert whatif_verdict.lines(result) == ["There is no finding that suggests a hint."]
     assert whatif_verdict.table(result) is None
 
 

@@ -30,7 +30,7 @@ def test_every_daemon_reads_its_configuration(length):
 
 
 def test_too_short_a_demo_is_refused():
-    with pytest.raises(UsageError, match="2 s and more"):
+    with pytest.raises(UsageError, match="2 s or more"):
         scenario.timing(1.0)
 
 

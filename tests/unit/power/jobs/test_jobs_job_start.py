@@ -171,7 +171,7 @@ def test_at_the_other_end_it_ends_when_its_input_does(tmp_path, command):
         (SPEC, (), "power.bad_job", "no nodes"),
         (replace(SPEC, environment=("A B=1",)), PARTS, "power.bad_job", "'A B=1'"),
         (replace(SPEC, folder="here"), PARTS, "power.bad_job", "'here'"),
-        (replace(SPEC, output="x\0"), PARTS, "power.bad_job", "zero byte"),
+        (replace(SPEC, output="x\0"), PARTS, "power.bad_job", "NUL byte"),
         (SPEC, (Part("n9"),), "power.unknown_node", "'n9'"),
         (SPEC, (PARTS[0], PARTS[0]), "power.bad_job", "twice"),
     ],

@@ -43,9 +43,9 @@ def test_a_job_comes_back_as_it_was():
         "j1", ("a", "b"), "ada", hosts=("n1",), cores=2, guaranteed_w=90.5, target=jobs.Target(slowdown=0.1)
     )
     state = jobs.JobState(spec, jobs.RUNNING, "why", parts=(jobs.Part("n1", False, (0, 3), 5, (1,), ()),))
-    assert jobs.JobState.of(jobs.said(state)) == state
+    assert jobs.JobState.of(jobs.to_plain(state)) == state
     run = jobs.Run("j1", jobs.ENDED, exit_status=3)
-    assert jobs.Run.of({**jobs.said(run), "later": 1}) == run
+    assert jobs.Run.of({**jobs.to_plain(run), "later": 1}) == run
     assert (state.active, state.over, run.over) == (True, False, True)
 
 

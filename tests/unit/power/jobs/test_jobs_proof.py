@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sonde.power.jobs import proof
-from sonde.power.jobs.jobs import JOB_ID, SCHEDULER_SET, Spec, Target, said
+from sonde.power.jobs.jobs import JOB_ID, SCHEDULER_SET, Spec, Target, to_plain
 from sonde.power.workflows.run_workflow_bus import SET as WORKFLOW_SET
 from sonde.power.workflows.workflow_run import id_of
 
@@ -18,18 +18,18 @@ ENGINE = {"order": "RUN_WORKFLOW", "run": "r1", "user": "ada", "path": "/a.toml"
 
 
 def submit(spec: Spec) -> str:
-    return proof.digest(SCHEDULER_SET, {"order": "SUBMIT_JOB", "spec": said(spec)})
+    return proof.digest(SCHEDULER_SET, {"order": "SUBMIT_JOB", "spec": to_plain(spec)})
 
 
 def test_what_is_left_out_is_what_the_bus_puts_there():
     whole = {"job": "", "user": "", "reason": "", "credential": "MUNGE:x:"}
-    there = proof.digest(SCHEDULER_SET, {"order": "SUBMIT_JOB", "spec": said(SPEC), **whole})
+    there = proof.digest(SCHEDULER_SET, {"order": "SUBMIT_JOB", "spec": to_plain(SPEC), **whole})
     assert submit(SPEC) == there
     assert proof.digest(WORKFLOW_SET, ENGINE) == proof.digest(WORKFLOW_SET, {**ENGINE, "reason": ""})
     # Of an order that is about a job its specification says nothing.
     cancel = {"order": "CANCEL_JOB", "job": "j1", "user": "ada"}
     assert proof.digest(SCHEDULER_SET, cancel) == proof.digest(
-        SCHEDULER_SET, {**cancel, "spec": said(Spec(""))}
+        SCHEDULER_SET, {**cancel, "spec": to_plain(Spec(""))}
     )
 
 
@@ -67,7 +67,7 @@ def test_an_order_to_one_service_is_none_to_the_other():
 
 
 def test_a_job_that_is_handed_in_is_its_users():
-    order = {"order": "SUBMIT_JOB", "user": "bob", "spec": said(SPEC)}
+    order = {"order": "SUBMIT_JOB", "user": "bob", "spec": to_plain(SPEC)}
     assert proof.claimed(SCHEDULER_SET, order) == "ada"
     assert proof.claimed(SCHEDULER_SET, {**order, "order": "CANCEL_JOB"}) == "bob"
     assert proof.claimed(WORKFLOW_SET, ENGINE) == "ada"
@@ -85,7 +85,7 @@ def test_the_job_of_a_step_has_a_name_that_nobody_knows_before():
 def test_a_submission_that_is_sent_again_has_the_same_digest():
     spec = Spec("j", ("a", "b"), "ada", limit_s=60.0)
     assert proof.of_spec(spec) == proof.of_spec(replace(spec, limit_s=60))
-    assert proof.of_spec(spec) == proof.of_spec(Spec.of(said(spec)))
+    assert proof.of_spec(spec) == proof.of_spec(Spec.of(to_plain(spec)))
     others = {
         proof.of_spec(replace(spec, **{name: value})) for name, value in (("command", ("ab",)), ("nodes", 2))
     }

@@ -20,7 +20,7 @@ from sonde.power.jobs.jobs import (
     Part,
     Run,
     Spec,
-    said,
+    to_plain,
 )
 from sonde.power.jobs.proof import of_spec
 from sonde.power.jobs.queue import (
@@ -140,7 +140,7 @@ def test_one_user_fills_no_queue(monkeypatch: pytest.MonkeyPatch):
     queue = made(max_waiting_user=2)
     for name in ("a", "b"):
         submit(queue, job(name))
-    assert "of one user" in refusal(queue, job("c")).what
+    assert "of this user" in refusal(queue, job("c")).what
     assert submit(queue, replace(job("d"), user="bob"))
     queue = made()
     monkeypatch.setattr("sonde.power.jobs.queue.LARGEST_OF_USER", 15_000)
@@ -159,7 +159,7 @@ def test_one_user_fills_no_queue(monkeypatch: pytest.MonkeyPatch):
 def test_each_node_gets_a_job_s_environment():
     large = ("X=" + "x" * 100_000,)
     no = refusal(made(), job(nodes=1000, environment=large))
-    assert (no.word, "each of 1000 nodes gets them" in no.what) == ("bad_job", True)
+    assert (no.word, "copied to 1000 nodes" in no.what) == ("bad_job", True)
     assert submit(made(), job(nodes=3, environment=large))
 
 
@@ -255,7 +255,7 @@ def test_a_queue_of_before_is_shortened_where_it_is_read():
     spec = job(environment=("SECRET=1",))
     row = as_text(submit(made(), spec))
     del row["digest"]
-    row["sent"], row["state"]["state"] = said(spec), CANCELLED
+    row["sent"], row["state"]["state"] = to_plain(spec), CANCELLED
     one = Entry.of(row)
     assert (one.spec.environment, one.digest) == ((), of_spec(spec))
 
@@ -333,7 +333,7 @@ def test_a_job_that_fails_says_how(run, why):
 def test_what_others_say_fits_its_field():
     queue = made()
     submit(queue, job())
-    queue.tell({"j": "ü" * 5000}, {}, {})
+    queue.set_reasons({"j": "ü" * 5000}, {}, {})
     assert 900 < len(queue.entries["j"].state.reason.encode()) <= 1024
     run_it(queue)
     queue.take_run(Run("j", FAILED, "ü" * 5000), 20 * S)
@@ -372,7 +372,7 @@ def test_a_job_whose_time_is_over_is_stopped_and_has_failed():
     assert not queue.over_time(16 * S, {"j": late + 1})
     queue.take_run(Run("j", ENDED, signal=15), 17 * S)
     assert state(queue) == FAILED
-    assert "time was over" in queue.entries["j"].state.reason
+    assert "time limit was reached" in queue.entries["j"].state.reason
 
 
 def test_only_its_user_and_operators_may_touch_a_job():

@@ -134,13 +134,13 @@ def test_of_what_a_job_has_the_rest_counts_where_a_configuration_has_less():
     had = (Part("n1", False, (2, 3, 4), 9 * GIB, (0, 1), (1, 2)), Part("n7"))
     with pytest.raises(Conflict):
         here.take("a", had)
-    left = here.there(had)
+    left = here.present(had)
     assert left == (Part("n1", False, (2, 3), 8 * GIB, (0,), (1,)),)
     here.take("a", left, 150)
-    assert here.there((Part("n1", False, (0,), GIB),)) == (Part("n1", False, (0,), 0),)
-    assert here.there((Part("n0"), Part("n1"))) == (Part("n0"), Part("n1"))
+    assert here.present((Part("n1", False, (0,), GIB),)) == (Part("n1", False, (0,), 0),)
+    assert here.present((Part("n0"), Part("n1"))) == (Part("n0"), Part("n1"))
     assert (here.total_w, here.give_back("a"), here.total_w) == (250, True, 200)
-    assert here.there((Part("n7"),)) == ()
+    assert here.present((Part("n7"),)) == ()
 
 
 def test_a_copy_is_nobody_elses():

@@ -22,7 +22,7 @@ from power_daemons import until
 from sonde.bus.errors import Refused
 from sonde.core.errors import EnvironmentFailure
 from sonde.power.jobs import run_job_manager
-from sonde.power.jobs.jobs import Part, Spec, Target, said
+from sonde.power.jobs.jobs import Part, Spec, Target, to_plain
 from sonde.power.jobs.retention import Bounds
 from sonde.power.jobs.run_job_manager import JobManager, Settings, _end_orphans, _removed, began
 from sonde.power.stack import run_bus
@@ -59,8 +59,8 @@ class Managers:
         body = {
             "order": "START_JOB",
             "job": spec.job,
-            "spec": said(spec),
-            "parts": said([Part(n) for n in nodes]),
+            "spec": to_plain(spec),
+            "parts": to_plain([Part(n) for n in nodes]),
         }
         told = self.now.order({**body, **more})["runs"][0]
         mark = json.loads((self.folder / "runs" / spec.job / "keeper.json").read_text())
@@ -71,7 +71,7 @@ class Managers:
         assert self.now is not None
         for one in self.now.look()[1]:
             self.now.settle(one)
-        return dict(self.now.told({"job": job})["runs"][0])
+        return dict(self.now.query({"job": job})["runs"][0])
 
     def over(self, job: str = "j1") -> dict[str, Any]:
         return dict(
@@ -81,7 +81,7 @@ class Managers:
     def refused(self, word: str, **body: Any) -> str:
         assert self.now is not None
         with pytest.raises(Refused) as error:
-            self.now.order({"job": "", "spec": said(SPEC), "parts": said([Part("n1")]), **body})
+            self.now.order({"job": "", "spec": to_plain(SPEC), "parts": to_plain([Part("n1")]), **body})
         assert error.value.reply == word
         return str(error.value.what)
 
@@ -122,11 +122,11 @@ def test_started_again_it_is_the_same_and_another_one_is_refused(managers):
     assert managers.begin() is not None
     assert managers.start(spec)["exit_status"] == 4
     managers.now.order({"order": "FORGET_JOB", "job": "j1"})
-    assert managers.now.told({"job": ""})["runs"] == []
+    assert managers.now.query({"job": ""})["runs"] == []
     assert managers.start(spec)["exit_status"] == 4  # forgotten by who asked, not here
     assert marks.read_text() == "x\n"
     assert "another one" in managers.refused(
-        "other_job", order="START_JOB", spec=said(replace(spec, command=("y",)))
+        "other_job", order="START_JOB", spec=to_plain(replace(spec, command=("y",)))
     )
 
 
@@ -198,7 +198,7 @@ def test_a_job_whose_keeper_was_killed_is_lost_and_nothing_is_left_of_it(manager
     os.kill(managers.keepers[0][0], signal.SIGKILL)
     told = managers.over()
     assert told["state"] == "failed"
-    assert "keeper was killed" in told["reason"]
+    assert "job shim was killed" in told["reason"]
     until(lambda: not any(began(int(pid)) for pid in pids.read_text().split()))
     managers.begin()
     assert managers.run()["ended_ns"] == told["ended_ns"]  # it stays what it was
@@ -221,7 +221,7 @@ def test_who_was_killed_between_its_note_and_its_word_says_that_word_when_it_is_
     managers.start(replace(SPEC, command=("sleep", "300")))
     (managers.folder / "runs/j1/stop.json").write_text('{"grace_s": 1.0, "reason": "it is not needed"}')
     managers.begin()
-    assert managers.now.told({"job": "j1"})["runs"][0]["state"] == "stopping"
+    assert managers.now.query({"job": "j1"})["runs"][0]["state"] == "stopping"
     told = managers.over()
     assert (told["signal"], told["reason"]) == (signal.SIGTERM, "it is not needed")
 
@@ -232,7 +232,7 @@ def test_no_name_of_a_job_is_in_the_way_of_what_is_kept(managers):
         assert managers.start(replace(SPEC, job=job))["state"] == "running"
         assert managers.over(job)["exit_status"] == 0
     managers.begin()
-    assert len(managers.now.told({"job": ""})["runs"]) == 4
+    assert len(managers.now.query({"job": ""})["runs"]) == 4
 
 
 def test_a_job_goes_on_whose_node_was_taken_out_of_the_configuration(managers):
@@ -257,17 +257,17 @@ def test_what_cannot_be_started_says_why(managers):
     told = managers.over()
     assert (told["state"], told["exit_status"]) == ("ended", 127)
     assert "/no/such/program" in told["reason"]
-    other = {"order": "START_JOB", "spec": said(replace(SPEC, job="j2"))}
-    assert "no node is called 'n9'" in managers.refused("unknown_node", **other, parts=said([Part("n9")]))
+    other = {"order": "START_JOB", "spec": to_plain(replace(SPEC, job="j2"))}
+    assert "no node is called 'n9'" in managers.refused("unknown_node", **other, parts=to_plain([Part("n9")]))
     managers.refused("no_job", order="STOP_JOB", job="other", grace_s=0.0, reason="")
 
 
 def test_jobs_are_of_those_users_that_are_named(managers):
     managers.begin('users = ["nobody-here"]')
-    assert "jobs are of: nobody-here" in managers.refused("not_allowed", order="START_JOB")
+    assert "allowed users: nobody-here" in managers.refused("not_allowed", order="START_JOB")
     managers.begin("")
     other = replace(SPEC, user="root" if USER == "root" else "somebody")
-    assert "not started" in managers.refused("not_allowed", order="START_JOB", spec=said(other))
+    assert "not allowed" in managers.refused("not_allowed", order="START_JOB", spec=to_plain(other))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -328,7 +328,7 @@ def test_turns_and_a_target_lead_to_a_demand(managers):
     gate = managers.folder / "gate"
     line = f"while ! [ -e {gate} ]; do echo 0.5 >> $SONDE_JOB_PROGRESS; sleep 0.02; done"
     managers.start(replace(SPEC, command=("/bin/sh", "-c", line)))
-    managers.now.order({"order": "SET_TARGET", "job": "j1", "target": said(Target(iteration_s=30.0))})
+    managers.now.order({"order": "SET_TARGET", "job": "j1", "target": to_plain(Target(iteration_s=30.0))})
 
     def demand() -> float:
         managers.now.report()
@@ -360,7 +360,7 @@ def test_what_a_job_that_is_over_needs_no_more_is_not_stored(managers):
         assert "SECRET" not in text
         assert len(text) < 5000
         assert managers.start(spec)["state"] == "ended"  # it is still this job
-        managers.refused("other_job", order="START_JOB", spec=said(replace(spec, command=("true", "x"))))
+        managers.refused("other_job", order="START_JOB", spec=to_plain(replace(spec, command=("true", "x"))))
 
     check()
     managers.begin()

@@ -19,7 +19,7 @@ pytest.importorskip("sonde._power", reason="the power stack is not built")
 from sonde.bus.errors import Refused
 from sonde.core.errors import EnvironmentFailure, UsageError
 from sonde.power.jobs import jobs, run_job_scheduler, run_jobs_bus
-from sonde.power.jobs.jobs import ENDED, OVER, RUNNING, STARTING, Run, Spec, said
+from sonde.power.jobs.jobs import ENDED, OVER, RUNNING, STARTING, Run, Spec, to_plain
 from sonde.power.jobs.retention import Bounds
 from sonde.power.jobs.run_job_scheduler import Scheduler
 from sonde.power.jobs.run_jobs_store import CannotKeep
@@ -168,13 +168,13 @@ class World:
 
     def _ask(self, service: str, body: dict[str, Any]) -> dict[str, Any]:
         if service == jobs.JOB_GET:
-            return {"runs": [said(run) for run in self.runs.values()]}
+            return {"runs": [to_plain(run) for run in self.runs.values()]}
         if service == jobs.JOB_SET:
             return self._job(body)
         if body.get("order") == "ALLOCATE":
             assert json.loads(self.disk.rows[body["job"]])["state"]["state"] == STARTING, "it is not on disk"
         try:
-            return self.resources.told(body) if service == jobs.RESOURCES_GET else self.resources.order(body)
+            return self.resources.query(body) if service == jobs.RESOURCES_GET else self.resources.order(body)
         except Refused as no:
             word = jobs.CODES[no.number]
             kind = UsageError if word in run_jobs_bus._USAGE else EnvironmentFailure
@@ -200,7 +200,7 @@ class World:
         else:
             assert self.runs[job].over
             del self.runs[job]
-        return {"runs": [said(self.runs[job])] if job in self.runs else []}
+        return {"runs": [to_plain(self.runs[job])] if job in self.runs else []}
 
     def _begin(self, spec: Spec, parts: Any) -> None:
         self.begun[spec.job] = self.begun.get(spec.job, 0) + 1
@@ -269,7 +269,7 @@ class World:
                 ],
             }
         if self.observes:
-            raise Refused("bus.unsupported", "m only observes: it sets nothing", "", "unsupported", "", 7)
+            raise Refused("bus.unsupported", "m only observes: it changes nothing", "", "unsupported", "", 7)
         if body["order"] == "END_JOB":
             if self.guaranteed.pop(body["job"], None) is None:
                 raise Refused("bus.not_found", "unknown", "", "not_found", "", 3)
@@ -302,7 +302,7 @@ class World:
     def order(self, body: dict[str, Any]) -> dict[str, Any] | None:
         """None: it was killed, or refused."""
         try:
-            return self.scheduler.order({"job": "", "user": "", "spec": said(Spec("")), **body})
+            return self.scheduler.order({"job": "", "user": "", "spec": to_plain(Spec("")), **body})
         except Killed:
             self.kill()
         except Refused:
@@ -321,7 +321,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 def submit(world: World, job: str, **more: Any) -> None:
     spec = Spec(job, ("true",), "ada", **more)
-    assert world.order({"order": "SUBMIT_JOB", "spec": said(spec)})
+    assert world.order({"order": "SUBMIT_JOB", "spec": to_plain(spec)})
 
 
 def state(world: World, job: str) -> str:
@@ -342,7 +342,7 @@ def test_jobs_run_and_all_they_had_is_given_back(world):
     until(world, lambda: all(state(world, f"j{k}") in OVER for k in range(4)))
     world.step()
     world.step()
-    assert not world.resources.told({})["allocations"]
+    assert not world.resources.query({})["allocations"]
     assert not world.guaranteed
     assert not world.runs
     assert set(world.begun.values()) == {1}
@@ -354,7 +354,7 @@ def test_the_budget_is_waited_for_and_said(world):
     submit(world, "b", guaranteed_w=300.0)
     world.step()
     assert state(world, "a") in ("running", "starting")
-    shown = world.scheduler.told({"ask": "GET_JOB", "job": "b"})["jobs"][0]
+    shown = world.scheduler.query({"ask": "GET_JOB", "job": "b"})["jobs"][0]
     assert shown["reason"] == "waits for power: it needs 200 W, 100 W of 1.3 kW are left"
     assert shown["expected_ns"] > world.clock.time_ns()
     until(world, lambda: state(world, "b") in OVER)
@@ -392,7 +392,7 @@ def test_nodes_that_do_not_answer_get_no_job(world):
     submit(world, "one")
     until(world, lambda: state(world, "one") in OVER)
     assert state(world, "two") == "waiting"
-    assert "5 do not answer" in world.scheduler.queue.entries["two"].state.reason
+    assert "5 nodes do not answer" in world.scheduler.queue.entries["two"].state.reason
     world.silent = set()
     until(world, lambda: state(world, "two") in OVER)
 
@@ -402,7 +402,7 @@ def test_a_job_past_its_time_is_stopped(world):
     submit(world, "a", limit_s=10.0)
     until(world, lambda: state(world, "a") in OVER, 20)
     assert state(world, "a") == "failed"
-    assert "time was over: 10.0 s" in world.scheduler.queue.entries["a"].state.reason
+    assert "time limit was reached: 10.0 s" in world.scheduler.queue.entries["a"].state.reason
 
 
 def test_a_job_that_runs_is_cancelled_over_the_job_manager(world):
@@ -424,7 +424,7 @@ def test_a_job_that_the_job_manager_lost_has_failed_and_is_not_started_again(wor
     for _ in range(10):
         world.step()
     assert world.begun == {"a": 1}
-    assert not world.resources.told({})["allocations"]
+    assert not world.resources.query({})["allocations"]
 
 
 def test_a_start_that_arrives_after_its_job_was_cancelled_is_stopped(world):
@@ -526,9 +526,11 @@ def test_a_job_that_is_refused_holds_up_nobody_and_fails_at_last(world):
     assert state(world, "bad") in ("waiting", STARTING)
     until(world, lambda: state(world, "bad") == "waiting", 5)
     reason = world.scheduler.queue.entries["bad"].state.reason
-    assert "the job manager does not start it: nothing was done: cannot_keep" in reason
-    assert "bad: the job manager does not start it" in world.scheduler.told({"ask": "GET_QUEUES"})["trouble"]
-    until(world, lambda: not world.resources.told({})["allocations"], 10)
+    assert "the job manager refuses to start it: nothing was done: cannot_keep" in reason
+    assert (
+        "bad: the job manager refuses to start it" in world.scheduler.query({"ask": "GET_QUEUES"})["trouble"]
+    )
+    until(world, lambda: not world.resources.query({})["allocations"], 10)
     assert not world.guaranteed
     # Its user may have it tried at once.
     world.scheduler._not_started["bad"].again_s = math.inf
@@ -543,9 +545,9 @@ def test_a_job_that_is_refused_holds_up_nobody_and_fails_at_last(world):
             submit(world, f"more{k}", limit_s=3.0)
         world.step()
     assert state(world, "bad") == "failed"
-    assert "the job manager does not start it" in world.scheduler.queue.entries["bad"].state.reason
+    assert "the job manager refuses to start it" in world.scheduler.queue.entries["bad"].state.reason
     assert world.tries.count("bad") < 20
-    until(world, lambda: not world.runs and not world.resources.told({})["allocations"])
+    until(world, lambda: not world.runs and not world.resources.query({})["allocations"])
     assert "starts" not in world.scheduler.troubles
 
 
@@ -590,7 +592,7 @@ def test_a_job_that_cannot_be_stopped_holds_up_no_other(world):
     submit(world, "d")
     until(world, lambda: state(world, "b") in OVER and "d" in world.begun, 3)
     assert state(world, "a") == "stopping"
-    assert world.scheduler.troubles["stops"] == "the job manager does not stop a: it cannot be stopped"
+    assert world.scheduler.troubles["stops"] == "the job manager refuses to stop a: it cannot be stopped"
     del world.refused["a"]
     until(world, lambda: state(world, "a") in OVER, 3)
     assert "stops" not in world.scheduler.troubles
@@ -657,7 +659,7 @@ def test_a_guarantee_that_is_refused_does_not_keep_others_from_theirs(world):
     until(world, lambda: {state(world, f"j{k}") for k in range(3)} == {RUNNING})
     world.unguaranteed.add("j0")
     world.guaranteed.clear()
-    world.clock.now_s += run_job_scheduler.SAY_AGAIN_S
+    world.clock.now_s += run_job_scheduler.REPEAT_S
     world.scheduler.turn()
     assert set(world.guaranteed) == {"j1", "j2"}
     assert "no node is called" in world.scheduler.troubles["orders"]
@@ -676,7 +678,7 @@ def test_a_job_whose_guarantee_is_refused_is_not_started_and_holds_nothing(world
     assert "a" not in world.begun
     until(world, lambda: state(world, "a") == "waiting", 5)
     reason = world.scheduler.queue.entries["a"].state.reason
-    assert "the system manager does not take its guarantee" in reason
+    assert "the system manager refuses its guarantee" in reason
     world.unguaranteed.clear()
     until(world, lambda: state(world, "a") in OVER)
 
@@ -700,7 +702,7 @@ def test_a_clock_that_is_set_forward_ends_no_job(world):
         world.step()
     assert state(world, "a") == RUNNING
     until(world, lambda: state(world, "a") in OVER, 15)  # its time, and what its keeper is given besides
-    assert "time was over: 30.0 s" in world.scheduler.queue.entries["a"].state.reason
+    assert "time limit was reached: 30.0 s" in world.scheduler.queue.entries["a"].state.reason
 
 
 def test_a_clock_that_is_set_back_charges_from_there(world):
@@ -718,7 +720,7 @@ def test_a_clock_that_is_set_back_charges_from_there(world):
 def test_what_was_given_to_a_job_that_waits_is_given_back(world):
     submit(world, "big", nodes=6)
     assert world.order({"order": "HOLD_JOB", "job": "big", "user": "ada"})
-    spec = said(Spec("big", nodes=6))
+    spec = to_plain(Spec("big", nodes=6))
     world.resources.order({"order": "ALLOCATE", "job": "big", "spec": spec})
     submit(world, "a")
     until(world, lambda: state(world, "a") in OVER, 60)
@@ -730,11 +732,11 @@ def test_a_full_disk_refuses_orders_and_begins_nothing(world):
     world.disk.full = True
     with pytest.raises(Refused) as no:
         world.scheduler.order(
-            {"order": "SUBMIT_JOB", "spec": said(Spec("b", ("true",), "ada")), "job": "", "user": ""}
+            {"order": "SUBMIT_JOB", "spec": to_plain(Spec("b", ("true",), "ada")), "job": "", "user": ""}
         )
     assert no.value.number == jobs.NUMBERS["cannot_keep"]
     with pytest.raises(Refused):
-        world.scheduler.order({"order": "CANCEL_JOB", "spec": said(Spec("")), "job": "a", "user": "ada"})
+        world.scheduler.order({"order": "CANCEL_JOB", "spec": to_plain(Spec("")), "job": "a", "user": "ada"})
     for _ in range(5):
         world.step()
     assert not world.begun
@@ -748,10 +750,10 @@ def test_a_full_disk_refuses_orders_and_begins_nothing(world):
 def test_what_is_shown_has_no_environment(world):
     submit(world, "a", environment=("SECRET=1",))
     for ask in ("GET_JOB", "GET_QUEUE"):
-        answer = world.scheduler.told({"ask": ask, "job": "a", "user": "", "queue": "", "over": False})
+        answer = world.scheduler.query({"ask": ask, "job": "a", "user": "", "queue": "", "over": False})
         assert "SECRET" not in json.dumps(answer)
     assert world.scheduler.queue.entries["a"].spec.environment == ("SECRET=1",)
-    queues = world.scheduler.told({"ask": "GET_QUEUES"})["queues"]
+    queues = world.scheduler.query({"ask": "GET_QUEUES"})["queues"]
     assert [(one["name"], one["is_default"], one["waiting"]) for one in queues] == [
         ("low", True, 1),
         ("high", False, 0),
@@ -767,7 +769,7 @@ def test_what_is_over_beyond_its_bound_is_forgotten_on_the_disk_too_and_counted(
         submit(world, f"j{k}")
         assert world.order({"order": "CANCEL_JOB", "job": f"j{k}", "user": "ada"})
         world.clock.now_s += 1
-    listed = world.scheduler.told({"ask": "GET_QUEUE", "user": "", "queue": "", "over": True})
+    listed = world.scheduler.query({"ask": "GET_QUEUE", "user": "", "queue": "", "over": True})
     assert listed["forgotten"] == 4
     stored = [name for name in world.disk.rows if name != run_job_scheduler.USAGE]
     assert [one["spec"]["job"] for one in listed["jobs"]] == stored == [f"j{k}" for k in range(4, 12)]
@@ -886,7 +888,7 @@ def test_whatever_is_lost_and_killed_no_job_is_lost_or_started_twice(seed, monke
             sent[spec.job] = spec
         for job, spec in sent.items():
             # Who gets no answer sends it again.
-            if job not in accepted and world.order({"order": "SUBMIT_JOB", "spec": said(spec)}):
+            if job not in accepted and world.order({"order": "SUBMIT_JOB", "spec": to_plain(spec)}):
                 accepted.add(job)
         if accepted and world.chance.random() < 0.05:
             job = world.chance.choice(sorted(accepted))
@@ -907,6 +909,6 @@ def test_whatever_is_lost_and_killed_no_job_is_lost_or_started_twice(seed, monke
         )
     assert not world.held
     assert not world.guaranteed
-    assert not world.resources.told({})["allocations"]
+    assert not world.resources.query({})["allocations"]
     assert world.kills > 10
     assert world.lost > 50

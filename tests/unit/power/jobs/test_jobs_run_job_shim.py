@@ -58,8 +58,8 @@ def test_a_launcher_that_ends_before_its_environment_is_written(tmp_path, monkey
     start |= {"words": ["/bin/sh", "-c", f"exit {status}"], "remote": True, "told": "X=1\n"}
     (tmp_path / "start.json").write_text(json.dumps({"starts": [start], "limit_s": 0, "grace_s": 0.1}))
     monkeypatch.chdir(tmp_path)  # the keeper goes where its command is to run; back after the test
-    keeper = run_job_shim.Keeper(tmp_path)
-    monkeypatch.setattr(keeper, "libc", SimpleNamespace(prctl=lambda *_: 0), raising=False)
+    shim = run_job_shim.JobShim(tmp_path)
+    monkeypatch.setattr(shim, "libc", SimpleNamespace(prctl=lambda *_: 0), raising=False)
     write = run_job_shim._write
 
     def late(fd: int, text: str) -> bool | None:
@@ -69,7 +69,7 @@ def test_a_launcher_that_ends_before_its_environment_is_written(tmp_path, monkey
         return write(fd, text)
 
     monkeypatch.setattr(run_job_shim, "_write", late)
-    assert keeper._start(start)
-    until(lambda: keeper._reap() or not keeper.running, "the launcher has ended")
-    assert keeper.first == ("n1", expected << 8)
-    assert ("without reading" in keeper.why) == (status == 0)
+    assert shim._start(start)
+    until(lambda: shim._reap() or not shim.running, "the launcher has ended")
+    assert shim.first == ("n1", expected << 8)
+    assert ("without reading" in shim.why) == (status == 0)

@@ -11,7 +11,7 @@ pytest.importorskip("sonde._power", reason="the power stack is not built")
 
 from sonde.bus.errors import Refused
 from sonde.power.jobs import jobs
-from sonde.power.jobs.jobs import Spec, said
+from sonde.power.jobs.jobs import Spec, to_plain
 from sonde.power.jobs.run_jobs_store import CannotKeep, Store
 from sonde.power.jobs.run_resource_manager import Allocations
 from sonde.power.stack.config import Listen, NodeLimits, Stack
@@ -37,7 +37,7 @@ class Anew:
         self.now = Allocations(stack(nodes), self.store)
 
     def allocate(self, job: str, **more: Any) -> list[str]:
-        answer = self.now.order({"order": "ALLOCATE", "job": job, "spec": said(Spec(job, **more))})
+        answer = self.now.order({"order": "ALLOCATE", "job": job, "spec": to_plain(Spec(job, **more))})
         return [part["node"] for part in answer["allocations"][0]["parts"]]
 
     def refused(self, job: str, **more: Any) -> str:
@@ -59,11 +59,11 @@ def test_what_was_given_is_given_once_also_after_a_restart(here):
     assert here.allocate("a", nodes=2) == ["n0", "n1"]  # asked again: the same
     assert here.refused("b", nodes=2) == "no_room"
     assert here.allocate("b") == ["n2"]
-    here.now.order({"order": "RELEASE", "job": "a", "spec": said(Spec(""))})
+    here.now.order({"order": "RELEASE", "job": "a", "spec": to_plain(Spec(""))})
     here.restart()
     assert here.allocate("c", nodes=2) == ["n0", "n1"]
     with pytest.raises(Refused) as no:
-        here.now.order({"order": "RELEASE", "job": "a", "spec": said(Spec(""))})
+        here.now.order({"order": "RELEASE", "job": "a", "spec": to_plain(Spec(""))})
     assert jobs.CODES[no.value.number] == "no_job"
 
 
@@ -75,7 +75,7 @@ def test_racks_and_what_can_never_be(here):
     assert here.refused("b", nodes=0) == "no_room"
     assert here.refused("b/c") == "bad_job"
     assert here.refused("b", guaranteed_w=-1.0) == "bad_job"
-    told = here.now.told({})
+    told = here.now.query({})
     assert told["racks"] == [{"rack": "r", "limit_w": 700.0, "guaranteed_w": 600.0}]
     assert [(node["node"], node["free_cores"], node["jobs"]) for node in told["nodes"]] == [
         ("n0", 0, ["a"]),
@@ -92,8 +92,8 @@ def test_nothing_is_given_that_cannot_be_kept(here, monkeypatch):
     monkeypatch.setattr(here.store, "save", full)
     assert here.refused("b") == "cannot_keep"
     with pytest.raises(Refused):
-        here.now.order({"order": "RELEASE", "job": "a", "spec": said(Spec(""))})
-    assert [one["job"] for one in here.now.told({})["allocations"]] == ["a"]
+        here.now.order({"order": "RELEASE", "job": "a", "spec": to_plain(Spec(""))})
+    assert [one["job"] for one in here.now.query({})["allocations"]] == ["a"]
 
 
 def test_nodes_that_are_gone_are_told_and_no_others_lost(here):
@@ -101,14 +101,14 @@ def test_nodes_that_are_gone_are_told_and_no_others_lost(here):
     here.allocate("b", hosts=("n0",))
     here.restart(nodes=2)
     assert list(here.now.left_out) == ["a"]
-    assert [one["job"] for one in here.now.told({})["allocations"]] == ["b"]
+    assert [one["job"] for one in here.now.query({})["allocations"]] == ["b"]
 
 
 def test_of_a_job_on_a_node_that_is_gone_the_rest_is_its_own(here):
     here.allocate("a", hosts=("n1", "n2"), guaranteed_w=250.0)
     here.restart(nodes=2)
     assert list(here.now.left_out) == ["a"]
-    told = here.now.told({})
+    told = here.now.query({})
     assert [(node["node"], node["jobs"]) for node in told["nodes"]] == [("n0", []), ("n1", ["a"])]
     assert told["racks"][0]["guaranteed_w"] == 350
     assert here.refused("b", hosts=("n1",)) == "no_room"
@@ -122,7 +122,7 @@ def test_of_a_job_on_a_node_that_is_gone_the_rest_is_its_own(here):
 def test_what_is_released_while_its_node_is_gone_is_not_back_with_the_node(here, hosts):
     here.allocate("a", hosts=hosts)
     here.restart(nodes=2)
-    order = {"order": "RELEASE", "job": "a", "spec": said(Spec(""))}
+    order = {"order": "RELEASE", "job": "a", "spec": to_plain(Spec(""))}
     here.now.order(order)
     with pytest.raises(Refused):
         here.now.order(order)
@@ -137,4 +137,4 @@ def test_a_job_whose_nodes_are_all_gone_can_be_given_others(here):
     assert here.allocate("a") == ["n0"]
     assert not here.now.left_out
     here.restart()
-    assert [part["node"] for part in here.now.told({})["allocations"][0]["parts"]] == ["n0"]
+    assert [part["node"] for part in here.now.query({})["allocations"][0]["parts"]] == ["n0"]

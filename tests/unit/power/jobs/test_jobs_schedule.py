@@ -79,7 +79,7 @@ def test_a_short_job_starts_before_a_blocked_one_and_a_long_one_does_not():
     )
     assert started(made) == ["short"]
     assert made.expected_s["big"] == 50
-    assert "big, which is before it" in made.reasons["long"]
+    assert "big, which comes first" in made.reasons["long"]
 
 
 def test_a_long_job_starts_where_it_leaves_the_blocked_one_its_nodes():
@@ -189,8 +189,8 @@ def test_what_can_never_be_is_told_at_once():
     here = cluster()
     assert never(spec("a", 4, guaranteed_w=400), here, 1600) == ""
     assert "budget of 1.599 kW" in never(spec("a", 4, guaranteed_w=400), here, 1599)
-    assert "5 nodes are asked for, and 4" in never(spec("a", 5), here, 1e6)
-    assert "a node draws 400 W at most" in never(spec("a", guaranteed_w=401), here, 1e6)
+    assert "5 nodes are requested, but only 4" in never(spec("a", 5), here, 1e6)
+    assert "a node draws at most 400 W" in never(spec("a", guaranteed_w=401), here, 1e6)
     assert "no node n9" in never(spec("a", hosts=("n9",)), here, 1e6)
     racked = Resources([Node("n0", 100, 400, "r")], {"r": 200})
     assert "racks can never" in never(spec("a", guaranteed_w=300), racked, 1e6)

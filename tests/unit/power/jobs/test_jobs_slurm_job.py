@@ -57,7 +57,7 @@ def test_no_hook_of_slurm_is_refused(number):
         ("power=", Wish(300, 100, 1), "power=; allowed: a power such as 350W"),
         ("power=-3W", Wish(300, 100, 1), "power=-3W; allowed"),
         ("weight=0", Wish(300, 100, 1), "weight=0; allowed: a number"),
-        ("powr=350W", Wish(300, 100, 1), "powr=350W, which means nothing (nearest: power)"),
+        ("powr=350W", Wish(300, 100, 1), "powr=350W, which is not a known word (nearest: power)"),
         ("power=90W", Wish(90, 90, 1), "guarantees more than its power"),
     ],
 )

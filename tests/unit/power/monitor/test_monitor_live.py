@@ -48,7 +48,7 @@ def test_nobody_leads():
     now = live.present(known(), "demo", 120.0)
     assert not now["cluster"]["managed"]
     assert live.verdict(now).startswith("No node is heard")
-    assert live.verdict(live.present(Latest(), "demo", 1.0)) == "Nobody is heard"
+    assert live.verdict(live.present(Latest(), "demo", 1.0)) == "No node and no system manager is heard"
     assert "no system manager" in live.verdict(live.present(Latest(), "demo", 1.0, ["n1"]))
 
 
@@ -99,12 +99,12 @@ def test_the_managers_table_counts_also_for_nodes_that_were_not_heard_here():
     json.dumps(now, allow_nan=False)
     assert [node["node"] for node in now["nodes"] if node["up"]] == ["n1", "n4"]
     assert now["cluster"]["power_w"] == 400
-    assert live.summary(now) == "400 W of 1 kW drawn, caps 420 W; heard 2 of 5 nodes; m2 leads"
+    assert live.summary(now) == "400 W of 1 kW drawn, caps 420 W; 2 of 5 nodes heard; m2 leads"
     (finding,) = live.found(now)
-    assert (finding.code, finding.text) == ("power.not_heard", "heard 2 of 5 nodes; not n2, n3, n5")
+    assert (finding.code, finding.text) == ("power.not_heard", "3 of 5 nodes not heard: n2, n3, n5")
     # And the other way round: the manager has lost what is heard here.
     lost = live.informed(here, of_manager(*(share(name, heard=name != "n1") for name in names)))
-    assert "heard 4 of 5 nodes" in live.summary(lost)
+    assert "4 of 5 nodes heard" in live.summary(lost)
 
 
 def test_what_a_watchdog_has_to_know():

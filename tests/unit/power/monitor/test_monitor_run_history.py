@@ -154,10 +154,10 @@ def test_a_monitor_removes_as_fast_as_nodes_report(tmp_path, monkeypatch):
     )
     monkeypatch.setattr(run_monitor, "time", clock)
     monkeypatch.setattr(run_history, "SWEEP_ROWS", 20)
-    ears = SimpleNamespace(take=lambda: [NodeSample(f"n{n}", int(now_s) * S, 1.0) for n in range(50)])
+    subscriber = SimpleNamespace(take=lambda: [NodeSample(f"n{n}", int(now_s) * S, 1.0) for n in range(50)])
     history = History(tmp_path / "h.sqlite", keep_s=10)
     stack = SimpleNamespace(cluster="demo", nodes=())
-    monitor = run_monitor.Monitor(stack, ears, history)  # type: ignore[arg-type]
+    monitor = run_monitor.Monitor(stack, subscriber, history)  # type: ignore[arg-type]
     for _ in range(250):
         now_s += 1
         monitor.tick()

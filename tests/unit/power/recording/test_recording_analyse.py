@@ -55,7 +55,7 @@ def test_words_on_it(killed):
     said = verdict.sentence(summary)
     assert said.startswith("The sum of caps stayed within the budget of 600 W: at most 500 W")
     assert said.endswith("(simulated nodes)")
-    assert "another manager led after 3.00 s" in said
+    assert "another manager took over after 3.00 s" in said
     assert verdict.findings(summary) == []
     assert verdict.sound(summary)
     told = verdict.values(summary)
@@ -93,7 +93,7 @@ def test_what_a_new_manager_did_not_know_is_a_curve_of_its_own(tmp_path):
         course = figures.course(summary)
     assert course is not None
     curves = dict(zip(course.data["series"].values.tolist(), course.data["y"].values))
-    apart = curves["with nodes not known yet"]
+    apart = curves["with unknown nodes"]
     lent = curves["lent at most"]
     assert max(lent) == 500
     assert (apart != apart).tolist() == (lent != lent).tolist()  # no gap that a line would bridge
@@ -101,7 +101,7 @@ def test_what_a_new_manager_did_not_know_is_a_curve_of_its_own(tmp_path):
     assert set(differs[differs == differs].tolist()) == {800}
     told = verdict.held_of(summary)
     assert (told.max_committed_w, told.max_unknown_w) == (500, 300)
-    assert ("not known yet after a takeover, at most", "300 W") in verdict.tables(summary)[0].rows
+    assert ("most unknown after a takeover", "300 W") in verdict.tables(summary)[0].rows
     assert "does not know" in course.caption
 
 
@@ -134,12 +134,12 @@ def test_who_was_not_heard_is_missing(tmp_path):
     file = recorded(tmp_path, samples)
     assert not file.complete
     (warning,) = [w for w in file.warnings if w.code == "power.not_heard"]
-    assert warning.evidence == "nothing was heard of n2; no system manager was heard"
+    assert warning.evidence == "no reports of n2; no system manager was heard"
     with sonde.open(file.path) as tree:
         assert SCHEMA.validate(tree) == []
         summary = tree["summary"].to_dataset().load()
         assert list(node_series_of(tree["raw"].to_dataset())) == ["n1"]
-    assert verdict.sentence(summary).startswith("No budget was told")
+    assert verdict.sentence(summary).startswith("No budget was reported")
     assert not verdict.sound(summary)
 
 
@@ -192,9 +192,9 @@ def test_power_above_the_budget_is_found_where_a_meter_can_tell(tmp_path, drawn_
 def test_power_that_no_meter_can_tell_from_the_budget_is_said_to_be(drawn_w, within):
     """Beside a mark that says that all is well."""
     held = Held(budget_w=600, max_sum_caps_w=590, max_power_w=drawn_w, over_budget_s=3.0, reports=9, nodes=1)
-    text = f"{drawn_w:.0f} W drawn, above it for 3.00 s"
+    text = f"{drawn_w:.0f} W, above the budget for 3.00 s"
     assert monitor_verdict.sentence(held).endswith(
-        text + (" within the meters' error of 2 %" if within else "")
+        text + (", within the meters' error of 2 %" if within else "")
     )
 
 
@@ -203,8 +203,8 @@ def test_words_on_a_budget_that_was_higher_before():
         Held(budget_w=640, max_sum_caps_w=900, max_power_w=800, reports=9, nodes=1)
     )
     assert (
-        said
-        == "The sum of caps stayed within the budget, 640 W in the end: at most 900 W; at most 800 W drawn"
+        said == "The sum of caps stayed within the budget, which was 640 W at the end: at most 900 W; "
+        "power drawn: at most 800 W"
     )
     assert "above" in monitor_verdict.sentence(
         Held(budget_w=640, max_sum_caps_w=900, violations=1, violation_s=1)

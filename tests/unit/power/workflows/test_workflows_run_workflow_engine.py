@@ -19,7 +19,7 @@ pytest.importorskip("sonde._power", reason="the power stack is not built")
 
 from sonde.bus.errors import Refused
 from sonde.core.errors import UsageError
-from sonde.power.jobs.jobs import JobState, Spec, said
+from sonde.power.jobs.jobs import JobState, Spec, to_plain
 from sonde.power.jobs.retention import Bounds
 from sonde.power.stack.config import Users
 from sonde.power.workflows import run_workflow_engine
@@ -58,7 +58,7 @@ def test_what_has_been_over_for_long_is_forgotten_while_the_engine_runs(
     assert list(engine.workflows) == ["fresh", "going"]
     assert (old.exists(), fresh.exists(), going.exists()) == (False, True, True)
     with pytest.raises(Exception, match="no workflow is called 'old'"):
-        engine.told({"run": "old"})
+        engine.query({"run": "old"})
 
 
 def test_the_secret_of_a_run_is_the_owner_s_alone_wherever_the_folder_is(tmp_path: Path):
@@ -117,7 +117,7 @@ def test_who_asks_while_a_large_workflow_is_handed_in_is_answered(tmp_path: Path
     engine = Engine(str(tmp_path))
     begun_at(engine, "many")
     told: list[Any] = []
-    scheduler = Taking(5, lambda: told.append(engine.told({"run": "many"})))
+    scheduler = Taking(5, lambda: told.append(engine.query({"run": "many"})))
     engine.ask = scheduler  # type: ignore[method-assign]
     engine.look()
     assert scheduler.answered
@@ -144,11 +144,11 @@ def test_a_run_that_is_cancelled_says_so_and_is_not_cancelled_again_before_and_a
     refused_again("being cancelled already: cancelled by ada: enough")
     engine.look()
     assert list(scheduler.jobs.values()) == ["cancelling"]  # its job is told, and not over yet
-    assert engine.told({"run": "w"})["workflows"][0]["state"] == "cancelling"
+    assert engine.query({"run": "w"})["workflows"][0]["state"] == "cancelling"
     refused_again("being cancelled already: cancelled by ada: enough")
     engine.ask = a_scheduler_without_jobs.__get__(engine)  # type: ignore[method-assign]
     engine.look()
-    assert engine.told({"run": "w"})["workflows"][0]["state"] == "cancelled"
+    assert engine.query({"run": "w"})["workflows"][0]["state"] == "cancelled"
     refused_again("over: cancelled")
 
 
@@ -216,7 +216,7 @@ def test_a_job_of_that_name_that_is_anothers_is_not_the_steps(tmp_path: Path, no
     ours = run_workflow_engine.Scheduler(engine, "ada", "/")
     engine.listed = {(name, "ada"): "running"}
     assert ours.look(name) is not None
-    state = said(JobState(Spec(name, user="ada"), "ended"))
+    state = to_plain(JobState(Spec(name, user="ada"), "ended"))
     engine.listed, engine.ask = {}, lambda *_: {"jobs": [state]}  # type: ignore[method-assign, assignment]
     assert ours.look(name) is not None
     assert theirs.look(name) is None
@@ -301,7 +301,7 @@ def test_a_file_of_many_attempts_is_written_anew(tmp_path: Path, monkeypatch: py
         if body.get("ask") == "GET_QUEUE":
             return {"jobs": []}
         if body.get("ask") == "GET_JOB":
-            return {"jobs": [said(JobState(Spec(body["job"], user="ada"), "failed", "y" * 400))]}
+            return {"jobs": [to_plain(JobState(Spec(body["job"], user="ada"), "failed", "y" * 400))]}
         return {}
 
     engine.ask = failing  # type: ignore[method-assign]

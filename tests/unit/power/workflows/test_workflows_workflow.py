@@ -117,7 +117,7 @@ def refused(text: str) -> UsageError:
         (
             HEAD + job("mesh") + job("b", 'after = ["msh"]'),
             "power.unknown_job",
-            "'msh', which is no job (nearest: mesh)",
+            "'msh', which is not a job (nearest: mesh)",
         ),
         (HEAD + job("a", 'after = ["a"]'), "power.cycle", "a <- a"),
         (
@@ -133,7 +133,7 @@ def refused(text: str) -> UsageError:
         (HEAD + job("a", 'on_failure = "retry 0"'), BAD, "1 to 100"),
         (HEAD + job("a", 'target = { slowdwn = "5%" }'), UNKNOWN, "(nearest: slowdown)"),
         (HEAD + job("a", 'target = { slowdown = "500%" }'), BAD, "up to 100 %"),
-        (HEAD + job("a", "foreach = { n = [] }"), BAD, "with one in it"),
+        (HEAD + job("a", "foreach = { n = [] }"), BAD, "at least one text or number"),
         (HEAD + job("a", "foreach = { n = [1, 1] }"), BAD, "each value once"),
         (HEAD + job("a", "foreach = { n = ['a,b'] }"), BAD, "values without , = [ ]"),
         (
@@ -165,7 +165,7 @@ def test_a_circle_is_told_with_what_is_behind_it():
     error = refused(text + job("d", 'after = ["b"]') + job("fine"))
     assert error.code == "power.cycle"
     assert "a <- c <- b <- a" in error.what
-    assert "never reached behind it: d" in error.what
+    assert "never reached after it: d" in error.what
 
 
 def test_each_key_of_a_job_is_one_that_is_read():

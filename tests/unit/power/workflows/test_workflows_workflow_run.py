@@ -18,7 +18,7 @@ from sonde.power.workflows.workflow_run import (
     Conductor,
     Course,
     Declined,
-    Told,
+    JobReport,
     Unanswered,
     id_of,
 )
@@ -52,7 +52,7 @@ class Slots:
         self.of = {
             id_of(run, n, a): (name, a) for n, name in enumerate(workflow.steps, 1) for a in range(1, 20)
         }
-        self.jobs: dict[str, Told] = {}
+        self.jobs: dict[str, JobReport] = {}
         self.left: dict[str, int] = {}
         self.began: list[tuple[str, int]] = []
         self.lose = self.kill = self.fail = 0.0
@@ -75,7 +75,7 @@ class Slots:
             assert set(step.after_any) <= self.over | self.never(), f"{name} before {step.after_any}"
             assert all(n != name or a < attempt for n, a in self.began), f"{name} twice"
             self.began.append((name, attempt))
-            self.jobs[id] = Told("running")
+            self.jobs[id] = JobReport("running")
             self.left[id] = self.dice.randrange(1, 5)
         self._world()  # the answer may be lost as well
 
@@ -92,7 +92,7 @@ class Slots:
                 gone.add(name)
         return gone
 
-    def look(self, id: str) -> Told | None:
+    def look(self, id: str) -> JobReport | None:
         self._world()
         return self.jobs.get(id)
 
@@ -111,7 +111,7 @@ class Slots:
 
     def _end(self, id: str, state: str) -> None:
         name, attempt = self.of[id]
-        self.jobs[id] = Told(state, 10.0, 1.0, "" if state == ENDED else "it failed")
+        self.jobs[id] = JobReport(state, 10.0, 1.0, "" if state == ENDED else "it failed")
         if state == ENDED:
             self.good.add(name)
         if state == ENDED or attempt > self.workflow.steps[name].on_failure.retries:
@@ -352,7 +352,7 @@ def test_who_holds_the_mutex_never_waits_for_the_scheduler():
 
 def test_a_note_of_another_workflow_is_refused():
     course, *_ = course_of(C)
-    with pytest.raises(ValueError, match="no note of workflow"):
+    with pytest.raises(ValueError, match="is not a note of workflow"):
         course.take({"what": "submit", "step": "x", "attempt": 1})
 
 
@@ -382,5 +382,5 @@ def test_a_few_notes_bring_a_course_to_where_many_did():
         assert repr(after.of) == repr(before.of)  # repr: NaN is not equal to itself
         assert (after.stopped, after.cancelled) == (before.stopped, before.cancelled)
         assert (after.next(), after.id("a"), after.energy_j) == (before.next(), before.id("a"), 118.0)
-    with pytest.raises(ValueError, match="no state of a step"):
+    with pytest.raises(ValueError, match="is not a state of a step"):
         Course(workflow, "r").take({"what": "was", "step": "a", "attempt": 1, "state": "done"})

@@ -1,6 +1,6 @@
-// sonde-ofi-bench: half round trips and streams of frames over each transport and provider, beside plain blocking TCP.
-// For tuning; not installed. Rounds of all rows are interleaved, each row in two processes of its own that sleep
-// meanwhile.
+// sonde-ofi-bench: half round trips and streams of frames over each transport and provider, compared with plain
+// blocking TCP. For tuning; not installed. The rounds of all rows are interleaved. Each row has two processes, which
+// sleep between its rounds.
 //   sonde-ofi-bench [rounds] [row …]      a row is tcp-raw, tcp, or TRANSPORT/PROVIDER, with +thesis for its variant
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -74,7 +74,7 @@ Outgoing frame_of(std::uint64_t id, std::uint32_t size, std::uint32_t count) {
   return out;
 }
 
-/// id 1: echo; id 2: of a stream of `timeout_ms` frames, answered after the last.
+/// id 1: echo; id 2: a frame of a stream of `timeout_ms` frames, answered after the last.
 class Peer final : public Sink {
  public:
   explicit Peer(bool server) : server_(server) {}
@@ -120,7 +120,7 @@ double run(Link& link, Peer& sink, const Command& c) {
   for (std::uint32_t k = 0; k < c.count; ++k) {
     link.send(frame_of(2, c.size, c.count));
     if (k % 16 == 15) link.flush();
-    // progress() may have sent it all: then nothing would end the wait.
+    // If progress() has sent everything, no event would end the wait.
     while (link.backlog() > 2u << 20 && !sink.ended)
       if (link.progress() == 0 && link.backlog() > 2u << 20) link.wait(Deadline::in_s(5));
   }
@@ -157,7 +157,7 @@ void serve_raw(int fd) {
   }
 }
 
-/// The row's two processes. Results come back as doubles.
+/// The row's two processes. Results are returned as doubles.
 void row_process(const std::string& row, int commands) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   memory.resize((1u << 20) + 64);
@@ -274,7 +274,7 @@ int main(int argc, char** argv) {
     for (const std::uint32_t mode : {ping, stream})
       for (const std::uint32_t size : sizes)
         for (std::size_t k = 0; k < rows.size(); ++k) {
-          Row& row = rows[round % 2 ? rows.size() - 1 - k : k];  // there and back: drift hits all alike
+          Row& row = rows[round % 2 ? rows.size() - 1 - k : k];  // alternating, so drift affects all rows alike
           if (!row.alive) continue;
           const bool slow =
               row.name.find("thesis") != std::string::npos || row.name.find("sockets") != std::string::npos;

@@ -1,5 +1,5 @@
-// sonde-ofi-probe: tries one provider of libfabric with the module beside it, and says on stdout what came of it.
-// Started by the module, which kills it when it takes too long.
+// sonde-ofi-probe: tries one provider of libfabric with the module in the same folder, and writes the result to stdout.
+// The module starts it, and kills it when it takes too long.
 #include <dlfcn.h>
 
 #include <cstdio>
