@@ -35,7 +35,7 @@ MOST_SIZES = 65536
 _CPU_LIST = re.compile(r"\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*", re.ASCII)
 
 
-class HouseType(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5, but 8.2 is enough
+class BuiltinType(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5, but 8.2 is enough
     """A type whose `read` turns a text into a value; its UsageError is reported with the option's name in front.
 
     allowed: the accepted values, as text.
@@ -56,7 +56,7 @@ class HouseType(click.ParamType):  # type: ignore[type-arg]  # generic since cli
             raise UsageError(error.code, f"{name}: {error.what}", error.hint) from None
 
 
-class Whole(HouseType):
+class Whole(BuiltinType):
     """A whole number from `least` up. Value: int."""
 
     name = "number"
@@ -79,7 +79,7 @@ class Whole(HouseType):
         return value
 
 
-class Counts(HouseType):
+class Counts(BuiltinType):
     """Whole numbers from 1 up: "1,16". Value: tuple of int, each once."""
 
     name, allowed = "numbers", "whole numbers from 1 up, comma-separated"
@@ -93,7 +93,7 @@ class Counts(HouseType):
         return tuple(dict.fromkeys(map(int, parts)))
 
 
-class Duration(HouseType):
+class Duration(BuiltinType):
     """A time span: "60s", "2min", "1h30min"; above zero, unless `zero` allows 0. Value: float, s.
 
     unit: the likely unit of a bare number if seconds are unlikely; a bare number is then refused. "": a bare number
@@ -125,7 +125,7 @@ class Duration(HouseType):
         return value
 
 
-class Size(HouseType):
+class Size(BuiltinType):
     """A number of bytes: "64KiB", "1MB", "4096". Value: int, B."""
 
     name, allowed = "size", "sizes such as 4096, 64KiB, 64kB"
@@ -134,7 +134,7 @@ class Size(HouseType):
         return units.parse_size(text)
 
 
-class Sizes(HouseType):
+class Sizes(BuiltinType):
     """Message lengths: "begin:end:step" without the end itself, or a list "8,1KiB". Value: tuple of int, B."""
 
     name, allowed = "sizes", "begin:end:step, or a list such as 8,1KiB,64KiB"
@@ -177,7 +177,7 @@ class Sizes(HouseType):
         return tuple(sizes)
 
 
-class Rate(HouseType):
+class Rate(BuiltinType):
     """The rate of a link: "1gbit", "100mbit". Value: int, bit/s."""
 
     name, allowed = "rate", "rates such as 100mbit, 1gbit"
@@ -186,7 +186,7 @@ class Rate(HouseType):
         return units.parse_rate(text)
 
 
-class Share(HouseType):
+class Share(BuiltinType):
     """A share below 1: "1%" or "0.01"; zero: whether 0 is allowed. Value: float."""
 
     name, allowed = "share", "shares such as 1% or 0.01"
@@ -210,7 +210,7 @@ class Share(HouseType):
         return value
 
 
-class CpuList(HouseType):
+class CpuList(BuiltinType):
     """CPUs: "0,2-5", or "all". Value: tuple of int, in order, each once; () for all."""
 
     name, allowed = "cpus", "CPU numbers and ranges such as 0,2-5, or all"
@@ -241,7 +241,7 @@ class Output(click.Path):
         return super().convert(value, param, ctx)
 
 
-class HostList(HouseType):
+class HostList(BuiltinType):
     """A host list: "n[001-016],^n007". Value: the text, which `hostlist.expand` understands."""
 
     name, allowed = "hosts", "host lists such as n[01-16],^n07"

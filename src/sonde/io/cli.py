@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sonde.core.errors import Exit, SondeError, UsageError, Warning
-from sonde.core.options import A_NC, B_NC, FILE, MATTERS, Duration, HouseType, Whole, common, settings
+from sonde.core.options import A_NC, B_NC, FILE, MATTERS, BuiltinType, Duration, Whole, common, settings
 from sonde.core.outcome import Outcome
 from sonde.io.maps.cli_options import LAYERS, MAPS, chosen
 
@@ -34,7 +34,7 @@ ELSEWHERE: tuple[tuple[str, str], ...] = (
 )
 
 
-class Bytes(HouseType):
+class Bytes(BuiltinType):
     """A size in bytes: "1GiB". Value: int."""
 
     name, allowed = "size", "sizes such as 1GiB"
@@ -45,7 +45,7 @@ class Bytes(HouseType):
         return parse_size(text)
 
 
-class Processes(HouseType):
+class Processes(BuiltinType):
     """Process numbers: "4711,4712". Value: tuple of int."""
 
     name, allowed = "processes", "process numbers, comma-separated"

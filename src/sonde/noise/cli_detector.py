@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from sonde.core.errors import Exit, UsageError
-from sonde.core.options import DURATION, SHARE, SIZE, TIMEOUT, HouseType, Share, Whole
+from sonde.core.options import DURATION, SHARE, SIZE, TIMEOUT, BuiltinType, Share, Whole
 from sonde.noise.plan import OPS
 
 PLACEMENTS = ("pinned", "free", "sibling", "sync")
@@ -20,7 +20,7 @@ class TooShort(UsageError):
     exit = Exit.INCOMPLETE
 
 
-class Placements(HouseType):
+class Placements(BuiltinType):
     """Placements to compare. Value: tuple of names."""
 
     name, allowed = "placements", ", ".join(PLACEMENTS)

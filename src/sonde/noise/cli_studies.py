@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from sonde.core.errors import Exit, SondeError, UsageError, Warning, typed
-from sonde.core.options import CPUS, DURATION, SHARE, HouseType, Whole, common, settings
+from sonde.core.options import CPUS, DURATION, SHARE, BuiltinType, Whole, common, settings
 from sonde.core.outcome import Outcome
 from sonde.noise import cli_detector, saved, studies, study_words
 from sonde.noise.plan import NO_SIZE, OFF, OPS, Design, Plan, Variant, design_for, level_text
@@ -23,7 +23,7 @@ from sonde.noise.plan import NO_SIZE, OFF, OPS, Design, Plan, Variant, design_fo
 DEFAULT_BUDGET_S = 300.0
 
 
-class Levels(HouseType):
+class Levels(BuiltinType):
     """Levels of the noise source, without 0. Value: tuple of shares, from the highest."""
 
     name, allowed = "levels", "a list such as 1%,0.3%,0.1%"
@@ -39,7 +39,7 @@ class Levels(HouseType):
         return tuple(sorted(found, reverse=True))
 
 
-class Names(HouseType):
+class Names(BuiltinType):
     """A list of different names. Value: tuple."""
 
     name = "names"

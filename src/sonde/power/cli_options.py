@@ -9,10 +9,10 @@ import click
 
 from sonde.core import units
 from sonde.core.errors import UsageError
-from sonde.core.options import Duration, HouseType, Settings
+from sonde.core.options import BuiltinType, Duration, Settings
 
 
-class Power(HouseType):
+class Power(BuiltinType):
     """A power: "1.2kW", "350W". Value: float, W."""
 
     name, allowed = "power", "powers such as 350W, 1.2kW"
@@ -21,7 +21,7 @@ class Power(HouseType):
         return units.parse_power(text)
 
 
-class Part(HouseType):
+class Part(BuiltinType):
     """A share of the budget: "20%". Value: float, above 0 and below 1."""
 
     name, allowed = "share", "shares such as 20% or 0.2"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from sonde.core.options import Duration, HouseType
+from sonde.core.options import BuiltinType, Duration
 
 if TYPE_CHECKING:
     from sonde.core.errors import SondeError
@@ -22,7 +22,7 @@ DEFAULT_SERVER = "127.0.0.1:5440"
 CONNECT_S = 15.0  # maximum time to connect, even when --timeout is longer; as in native/store/store.hpp
 
 
-class Servers(HouseType):
+class Servers(BuiltinType):
     """Servers, separated by commas. Value: tuple of their addresses."""
 
     name, allowed = "servers", "addresses such as n17:5440, or kv@n17:5440 for one role"

@@ -19,8 +19,8 @@ from sonde.core.options import (
     FILE,
     MATTERS,
     TIMEOUT,
+    BuiltinType,
     Counts,
-    HouseType,
     Sizes,
     common,
     settings,
@@ -37,7 +37,7 @@ START_S = 1.0  # part of a budget that loading and starting take
 MAX_RATIO = 10.0  # no transport is this much faster than tcp: a larger limit is a typing error
 
 
-class Ratio(HouseType):
+class Ratio(BuiltinType):
     """A limit for a ratio of rates: "0.75". Value: float."""
 
     name, allowed = "ratio", "above 0, at most 10"

@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 
 from sonde.core.errors import UsageError
-from sonde.core.options import HouseType
+from sonde.core.options import BuiltinType
 from sonde.io.maps.layers import Layer
 
 
-class Names(HouseType):
+class Names(BuiltinType):
     """Names of layers: "mpiio,posix". Value: tuple of str."""
 
     name, allowed = "names", "names of layers, comma-separated"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sonde.core.errors import Exit, UsageError, typed
-from sonde.core.options import DURATION, HouseType, Whole, common, settings
+from sonde.core.options import DURATION, BuiltinType, Whole, common, settings
 from sonde.core.outcome import Outcome
 from sonde.io.maps.cli_options import LAYERS, MAPS, chosen
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 DEFAULT_BUDGET_S = 300.0
 
 
-class WorkloadText(HouseType):
+class WorkloadText(BuiltinType):
     """A benchmark: "ior:-a MPIIO -c -t 1m". Value: Workload."""
 
     name = "workload"
@@ -34,7 +34,7 @@ class WorkloadText(HouseType):
         return read_workload(text)
 
 
-class HintsText(HouseType):
+class HintsText(BuiltinType):
     """Hints: "romio_cb_write=disable,cb_nodes=2", or none. Value: tuple of pairs."""
 
     name, allowed = "hints", "NAME=VALUE, comma-separated, or none"
@@ -45,7 +45,7 @@ class HintsText(HouseType):
         return read_hints(text)
 
 
-class SizeList(HouseType):
+class SizeList(BuiltinType):
     """Bytes: "64MiB,1GiB". Value: tuple of int."""
 
     name, allowed = "sizes", "sizes such as 64MiB,1GiB"
@@ -56,7 +56,7 @@ class SizeList(HouseType):
         return tuple(dict.fromkeys(parse_size(part) for part in text.split(",")))
 
 
-class NameList(HouseType):
+class NameList(BuiltinType):
     """Names: "romio321,ompio". Value: tuple of str."""
 
     name, allowed = "names", "comma-separated names"
