@@ -11,7 +11,7 @@
 /// When another node manager of the same name starts, the leases of the earlier one count in addition until they have
 /// run out: the earlier one may run on elsewhere, as on a cloned host.
 ///
-/// Of two managers only one can lend: grants above safe caps require that more than half of the nodes obeyed the
+/// Only one of two managers can lend: grants above safe caps require that more than half of the nodes obeyed the
 /// manager's fence within the last lease, and a node obeys only one. A manager that takes over counts nodes that it
 /// does not hear at their highest power until no lease of another manager can run.
 

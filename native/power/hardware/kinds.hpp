@@ -21,7 +21,7 @@ Opened open_redfish(const HardwareSpec& spec);
 Opened open_ipmi(const HardwareSpec& spec);
 Opened open_simulated(const HardwareSpec& spec);
 
-/// What to install for a kind that this build or machine lacks; empty: nothing.
+/// The packages to install for a kind that this build or machine lacks; empty: nothing.
 const char* nvml_missing();
 const char* redfish_missing();
 const char* ipmi_missing();

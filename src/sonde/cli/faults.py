@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Fault:
-    """What failed, what to type next, where the log is, and the exit code. See core/errors.py.
+    """An error: its cause, the next command, the log, and the exit code. See core/errors.py.
 
     warnings: those known before the failure.
     """

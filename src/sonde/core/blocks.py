@@ -118,7 +118,7 @@ class BlockFile:
 
     @property
     def loss(self) -> Loss | None:
-        """What is missing at the file's end, or None if the file is whole."""
+        """The fault at the file's end, or None if the file is whole."""
         return self._scanned()[3]
 
     @property

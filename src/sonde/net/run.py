@@ -41,7 +41,7 @@ END_SHARE, FEWEST_FITTED = 0.5, 8
 
 @dataclass(frozen=True)
 class Request:
-    """What to measure, with which settings, into which dataset (with several modes, <stem>-<mode>.nc).
+    """A measurement: its plan, its settings, its dataset (with several modes, <stem>-<mode>.nc).
 
     command: the user's command line, for the dataset. budget_s: time for everything since `began` (time.monotonic),
     start-up and analysis included; None: no limit. timeout_s: how long the probe may be silent before it counts as

@@ -342,10 +342,18 @@ def compare(results: Sequence[RoomResult], baselines: Sequence[Path]) -> None:
                 result.warnings.append(
                     Warning("survey.blunt", doubts[0], "survey both again with a longer --budget")
                 )
-        if (
-            blunt and not informative
-        ):  # where one mode of several could be compared, finding nothing says something
+        if result.datasets and known and not informative:
+            # Where one mode of several could be compared, finding nothing says something; here it says nothing.
             result.sound = result.comparable = False
+            if not blunt:
+                names = ", ".join(path.name for path in result.datasets)
+                result.warnings.append(
+                    Warning(
+                        "survey.nothing_to_compare",
+                        f"{result.room} is not compared: no earlier survey has {names}",
+                        "compare with a survey that measured the same modes",
+                    )
+                )
         result.baselines = min(informative, default=len(known))
 
 

@@ -1,4 +1,4 @@
-"""What a survey entry answers where a room says nothing of its own."""
+"""The answers of a survey entry of which a room defines nothing."""
 
 from sonde.core.errors import Finding
 from sonde.core.survey_entry import Call, Compared, Judgement, SurveyEntry

@@ -389,6 +389,15 @@ class TestCompare:
         run.compare([now], [tmp_path / "dull", tmp_path / "sharp"])
         assert (len(now.suspects), now.comparable, now.warnings, now.baselines) == (1, True, [], 1)
 
+    def test_a_room_whose_modes_no_baseline_has_is_not_clean(self, entries, tmp_path):
+        entries(Room("net"))
+        (old,) = self.results(tmp_path / "before", "net")
+        old.datasets[0].rename(tmp_path / "before" / "net-all.nc")
+        (now,) = self.results(tmp_path / "now", "net", scale=2.0)
+        run.compare([now], [tmp_path / "before"])
+        assert (now.suspects, now.comparable) == ([], False)
+        assert [warning.code for warning in now.warnings] == ["survey.nothing_to_compare"]
+
     def test_a_room_is_compared_where_one_of_its_modes_is(self, entries, tmp_path):
         net = Room("net")
         net.blunt_beside = "net-all"

@@ -115,7 +115,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Share:
-    """What the system manager gets about a job's nodes; values for each node."""
+    """The report to the system manager about a job's nodes; values for each node."""
 
     nodes: tuple[str, ...]
     user: str

@@ -1,4 +1,4 @@
-"""What is free in a cluster: nodes, cores, memory, disks, NICs, and power within the racks and the budget. Pure.
+"""The free resources of a cluster: nodes, cores, memory, disks, NICs, and power within the racks and the budget. Pure.
 
 Power is counted by guarantees. A node counts at the higher of two values: its safe cap, which holds whenever no manager
 lends it more, and the sum of its jobs' guarantees. So the system manager can lend at once whatever fits here.

@@ -52,7 +52,7 @@ class Order:
 
 
 class Usage:
-    """What users had: node-seconds and energy; half of it is forgotten in each half-life."""
+    """The past use of each user: node-seconds and energy; half of it is forgotten in each half-life."""
 
     def __init__(
         self, half_life_s: float, had: Mapping[str, tuple[float, float]] | None = None, at_s: float = 0.0
@@ -117,7 +117,7 @@ class Busy:
 
 @dataclass(frozen=True)
 class Budget:
-    """What the cluster may draw: now_w; and later_w from later_s on, if a part is shed until then."""
+    """The power that the cluster may draw: now_w; and later_w from later_s on, if a part is shed until then."""
 
     now_w: float
     later_w: float = math.nan

@@ -1,1 +1,1 @@
-"""What is heard of a power stack, live: history, metrics, pages, and whether the budget is held."""
+"""The live view of a power stack: history, metrics, pages, and whether the budget is held."""
