@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs/explain/structure.md"
 TOP = "sonde"
-PACKAGED = ("io", "power")  # rooms that have packages
+PACKAGED = ("io", "noise", "power")  # rooms that have packages
 
 HEAD = """# Structure
 

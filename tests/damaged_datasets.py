@@ -21,7 +21,7 @@ import numpy as np
 import io_traces
 import noise_runs
 import studies
-from sonde.core import seal
+from sonde.core import dataset_file, run_folder, seal
 
 UNIT = Path(__file__).parent / "unit"
 MARKUP = "</script><script>alert(1)</script>'\"><img src=x onerror=alert(1)>"
@@ -54,25 +54,25 @@ def net(folder: Path) -> Path:
         "epoch_length": 5,
         "seed": 1,
     }
-    return seal.write_dataset(folder / "net.nc", raw, analyse(raw), attrs)
+    return dataset_file.write_dataset(folder / "net.nc", raw, analyse(raw), attrs)
 
 
 def noise_run(folder: Path) -> Path:
-    from sonde.noise.blocks import SCHEMA
+    from sonde.noise.detector.sealing import SCHEMA
 
     raw = noise_runs.run([0.01, 0.02], pairs=6)
     for name in ("rank", "block"):
         raw[name].attrs = {"units": "1", "long_name": name}
     attrs = {"schema": "noise/1", "hostlist": "n000", "stop_reason": "converged", **raw.attrs}
-    return seal.write_dataset(folder / "noise_run.nc", raw, SCHEMA.analyse(raw), attrs)
+    return dataset_file.write_dataset(folder / "noise_run.nc", raw, SCHEMA.analyse(raw), attrs)
 
 
 def noise_source(folder: Path) -> Path:
-    from sonde.noise.schema import SCHEMA
+    from sonde.noise.kinds import SCHEMA
 
-    made = helper("noise", "test_source_schema")
+    made = helper("noise", "source_blocks")
     run = folder / "noise_source.run"
-    seal.start_run(
+    run_folder.start(
         run, room="noise", schema="noise/1", attrs={"seed": 1}, plan={"kind": "source", "hosts": ["n1"]}
     )
     made.write(run / "source-here.blk", made.bursts(10))
@@ -80,11 +80,11 @@ def noise_source(folder: Path) -> Path:
 
 
 def noise_host(folder: Path) -> Path:
-    from sonde.noise.schema import SCHEMA
+    from sonde.noise.kinds import SCHEMA
 
-    made = helper("noise", "test_host_sealing")
+    made = helper("noise", "host_blocks")
     run = folder / "noise_host.run"
-    seal.start_run(
+    run_folder.start(
         run, room="noise", schema="noise/1", attrs={"seed": 1}, plan={"kind": "host", "cpus": [0, 3]}
     )
     made.cpu_files(run, 3, 7)
@@ -99,7 +99,7 @@ def io_trace(folder: Path) -> Path:
     raw = io_traces.collective(2, 2)
     raw = io_traces.with_servers(raw, ("s1", {"WRITE": [10, 1e-3, 1e-4, 1e-2]}))
     attrs = {"schema": "io/1", "kind": "trace", "stop_reason": "ended", "seed": 0}
-    return seal.write_dataset(folder / "io_trace.nc", raw, analyse(raw), attrs)
+    return dataset_file.write_dataset(folder / "io_trace.nc", raw, analyse(raw), attrs)
 
 
 def io_study(folder: Path) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from damaged_datasets import TEXT, helper
-from sonde.core import seal
+from sonde.core import run_folder
 
 HUGE = 10**15
 WORDS: dict[str, Any] = {
@@ -39,7 +39,7 @@ def net(folder: Path) -> Path:
     plan = made.plan()
     run = folder / "net.run"
     attrs = {"stop_reason": "converged", "seed": 1}
-    seal.start_run(run, room="net", schema="net/1", attrs=attrs, plan=plan)
+    run_folder.start(run, room="net", schema="net/1", attrs=attrs, plan=plan)
     for rank in range(int(plan["ranks"])):
         dtype = made.record_dtype(int(plan["epoch_length"]))
         fields = [[name, dtype[name].base.str, list(dtype[name].shape)] for name in dtype.names]
@@ -52,20 +52,22 @@ def net(folder: Path) -> Path:
 
 
 def noise_source(folder: Path) -> Path:
-    made = helper("noise", "test_source_schema")
+    made = helper("noise", "source_blocks")
     run = folder / "noise_source.run"
     plan = {"kind": "source", "hosts": ["n1"]}
-    seal.start_run(run, room="noise", schema="noise/1", attrs={"stop_reason": "budget", "seed": 1}, plan=plan)
+    run_folder.start(
+        run, room="noise", schema="noise/1", attrs={"stop_reason": "budget", "seed": 1}, plan=plan
+    )
     made.write(run / "source-here.blk", made.bursts(5))
     return run
 
 
 def noise_host(folder: Path) -> Path:
-    made = helper("noise", "test_host_sealing")
+    made = helper("noise", "host_blocks")
     run = folder / "noise_host.run"
     plan = {"kind": "host", "cpus": [0]}
     attrs = {"stop_reason": "budget", "seed": 1, "processes": "[]"}
-    seal.start_run(run, room="noise", schema="noise/1", attrs=attrs, plan=plan)
+    run_folder.start(run, room="noise", schema="noise/1", attrs=attrs, plan=plan)
     made.cpu_files(run, 0, 4)
     return run
 
@@ -84,7 +86,7 @@ def store(folder: Path) -> Path:
     plan = Plan(made.variants("tcp", "raw"), (Case("object", "write", 4096),))
     run = folder / "store.run"
     attrs = {"stop_reason": "converged", "seed": 1, **plan.labels()}
-    seal.start_run(run, room="store", schema="store/1", attrs=attrs, plan=plan.document())
+    run_folder.start(run, room="store", schema="store/1", attrs=attrs, plan=plan.document())
     made.write(run / "rank-00000.blk", plan, made.made(plan, lambda v, c, e: 1e-5, 2))
     return run
 
@@ -94,7 +96,7 @@ def bus(folder: Path) -> Path:
     plan = made.planned(whole.CASES[:2], whole.CYCLONE)
     run = folder / "bus.run"
     attrs = {"stop_reason": "converged", "seed": 1, **plan.labels()}
-    seal.start_run(run, room="bus", schema="bus/1", attrs=attrs, plan=plan.document())
+    run_folder.start(run, room="bus", schema="bus/1", attrs=attrs, plan=plan.document())
     made.write(run / "rank-00000.blk", plan, made.made(plan, whole.level, 2))
     return run
 
@@ -105,7 +107,9 @@ def power(folder: Path) -> Path:
     made = helper("power", "recordings")
     run = folder / "power.run"
     plan = {"nodes": ["n1", "n2"], "cluster": "demo", "kind": "run"}
-    seal.start_run(run, room="power", schema="power/1", attrs={"stop_reason": "budget", "seed": 0}, plan=plan)
+    run_folder.start(
+        run, room="power", schema="power/1", attrs={"stop_reason": "budget", "seed": 0}, plan=plan
+    )
     recorder = Recorder(run / "telemetry.blk", "demo")
     recorder.add(made.steady(3), {})
     recorder.close()

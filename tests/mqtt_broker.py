@@ -96,6 +96,10 @@ class Broker:
         assert self.process
         end(self.process, how)
 
+    def log_end(self) -> str:
+        """The last lines of its log, for the words of a failure."""
+        return (self.folder / "log").read_text(errors="replace")[-2000:]
+
     def client(self, program: str, *words: str, **options: Any) -> subprocess.Popen[Any]:
         host = "localhost" if "--cafile" in self.words else "127.0.0.1"
         command = [program, "-h", host, "-p", str(self.port), *self.words, *words]

@@ -1,4 +1,4 @@
-"""Invented noise runs: /raw as `sonde.noise.blocks` lays it out, with a known agent in known stalls.
+"""Invented noise runs: /raw as `sonde.noise.detector.schema` describes it, with a known agent in known stalls.
 
 Also a check of the messages of a measured run.
 """
@@ -12,8 +12,9 @@ import numpy as np
 import xarray as xr
 
 from sonde import _core
-from sonde.noise.blocks import RAW, SCHEMA
-from sonde.noise.plan import looks
+from sonde.noise.detector.plan import looks
+from sonde.noise.detector.schema import RAW
+from sonde.noise.kinds import SCHEMA
 
 BLOCK_S, PITCH_S, SETTLE_S, ITERATION_S, TICK_S = 1.0, 1.065, 0.05, 20e-6, 1e-9
 LATE_RANK, WAKE_S = 1, 0.4

@@ -20,11 +20,20 @@ from sonde.core.launch import libexec
 DAEMON = libexec() / "sonde-powerd"
 
 
-def until(true: Callable[[], Any], what: str = "so", timeout_s: float = 90, each_s: float = 0.02) -> Any:
-    """The value of `true`, as soon as it is true. Fails after timeout_s, which is only a limit, not a measurement."""
+def until(
+    true: Callable[[], Any],
+    what: str | Callable[[], str] = "so",
+    timeout_s: float = 90,
+    each_s: float = 0.02,
+) -> Any:
+    """The value of `true`, as soon as it is true. Fails after timeout_s, which is only a limit, not a measurement.
+
+    what: the words of the failure; a function where they depend on what happened until then.
+    """
     end = time.monotonic() + timeout_s
     while not (value := true()):
-        assert time.monotonic() < end, f"not within {timeout_s:g} s: {what}"
+        if time.monotonic() >= end:
+            raise AssertionError(f"not within {timeout_s:g} s: {what if isinstance(what, str) else what()}")
         time.sleep(each_s)
     return value
 

@@ -207,6 +207,31 @@ def unset(**more: Any) -> State:
 
 
 ENCLOSURE = f"{ROOT}/Chassis/Enclosure"
+BOARD = f"{ROOT}/Chassis/Motherboard"
+
+
+def with_parts(s: State, total: float | None) -> dict[str, Json]:
+    """A total that is told only after the first cap was set, and parts that always are."""
+    known = s.watts if s.patched else total
+    total_power = control(s, PowerConsumedWatts=known)
+    return power(s, total_power, part("CPU Sub-system Power", 99), part("Memory Power", 20))
+
+
+def two_names(s: State, resource: str) -> dict[str, Json]:
+    """A chassis and its motherboard, which have one meter and one limit, at the path `resource`."""
+    tree = power(s, control(s))
+    tree[f"{ROOT}/Chassis"] = links(ONE, BOARD)
+    tree[BOARD] = chassis(BOARD, Power=to(resource))
+    tree[resource] = tree[f"{ONE}/Power"]
+    return tree
+
+
+def without_metrics(s: State) -> dict[str, Json]:
+    """The newer resource without a value in it, beside the older one."""
+    tree = power(s, control(s), EnvironmentMetrics=to(f"{ONE}/EnvironmentMetrics"))
+    tree[f"{ONE}/EnvironmentMetrics"] = {"PowerWatts": {"Reading": None, "DataSourceUri": None}}
+    return tree
+
 
 DIALECTS = (
     Dialect("HPE iLO: a weak tag, null where no limit is set", plain, start=unset()),
@@ -229,7 +254,7 @@ DIALECTS = (
     Dialect(
         "a redirect to another host", plain, cap=False, says="which is not this BMC", redirect="elsewhere 302"
     ),
-    Dialect("a redirect to itself", plain, cap=False, says="redirects again and again", redirect="loop 308"),
+    Dialect("a redirect to itself", plain, cap=False, says="redirects too often", redirect="loop 308"),
     Dialect("a PATCH that is redirected", plain, cap=False, says="redirects a PATCH", redirect="patch 308"),
     Dialect(
         "OpenBMC: a limit that is deactivated cannot be set",
@@ -273,7 +298,7 @@ DIALECTS = (
     Dialect(
         "0 W is no limit, whatever is set", zero, cap=False, says="reports no limit in force", forgets=(0.0,)
     ),
-    Dialect("numbers in quotes", texts, says="tells no power but the text '310.0'"),
+    Dialect("numbers in quotes", texts, says="reports no power, but the text '310.0'"),
     Dialect("a Control", controls, patched=f"{ONE}/Controls/Power"),
     Dialect(
         "a Control in milliwatts", lambda s: in_milliwatts(s), unit=1e-3, patched=f"{ONE}/Controls/Power"
@@ -282,7 +307,7 @@ DIALECTS = (
         "power in milliwatts that is called watts",
         lambda s: power(s, control(s, PowerConsumedWatts=310_000)),
         cap=False,
-        says="it may count in milliwatts",
+        says="it may report milliwatts",
     ),
     Dialect("chassis over two pages", paged),
     Dialect("Controls over two pages", lambda s: controls(s, page=1), patched=f"{ONE}/Controls/Power"),
@@ -335,7 +360,7 @@ DIALECTS = (
         "a limit of the processors alone",
         lambda s: power(s, part("Power", 310), part("CPU Power", 99, PowerLimit={"LimitInWatts": s.cap})),
         cap=False,
-        says="of a part of it alone",
+        says="covers only a part of it",
     ),
     Dialect("HPE Cray: the node's member, and its own least and most", cray),
     Dialect("a range in AllowableNumbers", lambda s: allowed(s, "150:600")),
@@ -343,13 +368,15 @@ DIALECTS = (
         "a range that has no room for the safe cap",
         lambda s: allowed(s, "300:600"),
         cap=False,
-        says="which its hardware cannot be set to; allowed: 300 W",
+        says="which is outside of its hardware's range; allowed: 300 W",
     ),
     Dialect("a highest cap of 2^32 - 1", lambda s: metrics(s, limit=limit_to(s, 4294967295))),
     Dialect("a byte order mark", plain, encoding="bom"),
     Dialect("compressed, whatever was asked for", plain, encoding="gzip"),
     Dialect("a member that is null", lambda s: power(s, None, control(s, MemberId="1"))),
-    Dialect("no power in it", lambda s: power(s, control(s, PowerConsumedWatts=None)), says="tells no power"),
+    Dialect(
+        "no power in it", lambda s: power(s, control(s, PowerConsumedWatts=None)), says="reports no power"
+    ),
     Dialect(
         "PowerControl that is empty", lambda s: power(s), cap=False, says="no chassis that reports its power"
     ),
@@ -365,10 +392,37 @@ DIALECTS = (
         cap=False,
         says="has no Chassis",
     ),
-    Dialect("a page to log in", plain, cap=False, says="answered nonsense", encoding="html"),
+    Dialect("a page to log in", plain, cap=False, says="did not answer with JSON", encoding="html"),
     Dialect("a task that is answered with 202", plain, answers=202),
     Dialect("200 and a message", plain, answers=200),
     Dialect("links with the whole address", absolute),
+    Dialect(
+        "a total that is null while the BMC starts, beside parts",
+        lambda s: with_parts(s, None),
+        says="it draws 310 W",
+    ),
+    Dialect(
+        "a total that is 0 while the BMC starts, beside parts",
+        lambda s: with_parts(s, 0),
+        says="it draws 310 W",
+    ),
+    Dialect(
+        "two chassis with one Power resource",
+        lambda s: two_names(s, f"{ONE}/Power"),
+        says="it draws 310 W",
+    ),
+    Dialect(
+        "a chassis and its motherboard report one meter, and set one limit",
+        lambda s: two_names(s, f"{BOARD}/Power"),
+        says="so they are one machine",
+    ),
+    Dialect(
+        "switched off, with the last reading",
+        lambda s: power(s, control(s), PowerState="Off"),
+        says="the BMC says that the machine is off",
+    ),
+    Dialect("EnvironmentMetrics without a value", without_metrics, says="it draws 310 W"),
+    Dialect("always 0 W", plain, says="reports 0 W, which no machine that runs draws", start=State(watts=0)),
 )
 
 

@@ -57,11 +57,17 @@ def munge() -> Iterator[Path]:
     child = subprocess.Popen(
         [daemon, "--foreground", "--force", *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
+
+    def ready() -> bool:
+        """It writes its process id after it has made the socket."""
+        pid = folder / "pid"
+        return (folder / "s").exists() and pid.exists() and pid.read_text().endswith("\n")
+
     try:
         end = time.monotonic() + 20
-        while not (folder / "s").exists() and child.poll() is None and time.monotonic() < end:
+        while not ready() and child.poll() is None and time.monotonic() < end:
             time.sleep(0.02)
-        if not (folder / "s").exists() or child.poll() is not None:
+        if not ready() or child.poll() is not None:
             log = (folder / "log").read_text() if (folder / "log").exists() else ""
             pytest.skip(f"munged does not start here: {log}")
         yield folder / "s"

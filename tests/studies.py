@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sonde import _core
-from sonde.core import seal
+from sonde.core import run_folder, seal
 from sonde.io.kinds import SCHEMA
 from sonde.io.maps.layers import KINDS
 from sonde.io.study.plan import Plan, cells_of, read_hints, read_workload
@@ -54,7 +54,7 @@ class Folder:
     files: int = field(default=0)
 
     def begin(self) -> Folder:
-        seal.start_run(self.path, room="io", schema=NAME, attrs={}, plan=self.plan.as_json())
+        run_folder.start(self.path, room="io", schema=NAME, attrs={}, plan=self.plan.as_json())
         return self
 
     def run(

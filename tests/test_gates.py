@@ -87,7 +87,7 @@ def test_clang_reads_what_gcc_compiles_by_options_of_its_own(checkout: Path):
     assert gates.judge(gate("lint-c++"), ["native/core/own.cpp"], True)[:2] == ("✓", "")
 
 
-def test_a_tool_that_is_not_there_is_said_and_fails_where_all_is_required():
+def test_a_tool_that_is_not_there_is_reported_and_fails_where_all_is_required():
     absent = gates.Gate("x", "no-such-tool", lambda paths: [["no-such-tool"]], "")
     assert gates.judge(absent, [], False)[0] == "-"
     mark, text, _ = gates.judge(absent, [], True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import click
@@ -15,6 +16,7 @@ import xarray as xr
 from sonde.cli.commands import root
 from sonde.core.errors import SondeError
 from sonde.core.options import Settings
+from sonde.core.room import NAMES as ROOMS
 from sonde.net import models
 from sonde.net.modes import CHOICES, modes
 from sonde.net.pairs import LEVEL_NAMES
@@ -292,9 +294,62 @@ def test_every_key_of_a_model_is_on_its_page():
 def test_the_rooms_are_those_of_the_architecture():
     rooms = [row[0] for row in table(TEXT["ARCHITECTURE.md"], "## Rooms")]
     assert [row[0] for row in table(TEXT["README.md"], "## The rooms")[:6]] == rooms
-    states = {row[0].strip("`"): row[-1] for row in table(TEXT["ARCHITECTURE.md"], "## Rooms")}
-    for room, state in states.items():
-        assert (state == "here") == (ROOT / "src/sonde" / room).is_dir(), room
+    assert [room.strip("`") for room in rooms] == list(ROOMS)
+
+
+GLOSSARY = "docs/reference/glossary.md"
+TERMS = [
+    row[1] for row in re.findall(r"^(\|) (.+?) \|", TEXT[GLOSSARY], re.M) if row[1] not in ("term", "---")
+]
+
+
+@cache
+def text_elsewhere() -> str:
+    """All pages except the glossary, and all sources, in small letters, with single blanks and without underscores."""
+    sources = [
+        path
+        for folder in ("src/sonde", "native")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".cpp", ".hpp") and "third_party" not in path.parts
+    ]
+    texts = [text for name, text in TEXT.items() if name != GLOSSARY]
+    texts += [path.read_text("utf-8", "replace") for path in sources]
+    return " ".join("\n".join(texts).lower().replace("_", " ").split())
+
+
+@pytest.mark.parametrize("term", TERMS)
+def test_a_term_of_the_glossary_is_in_use(term):
+    assert re.sub(r" \(.*\)", "", term).strip("`").lower() in text_elsewhere()
+
+
+def test_the_glossary_has_each_term_once_and_help_names_it():
+    assert len(TERMS) == len(set(TERMS)) > 60
+    page = root.get_help(root.make_context("sonde", ["net"], obj=Settings()))
+    assert GLOSSARY in page
+    assert max(map(len, page.splitlines())) <= 80
+
+
+PLACES = re.compile(r"`((?:[\w*]+/)*[\w*]+(?:\.\w+|/))`")
+
+
+def test_every_place_of_the_architecture_exists():
+    """In the table of places a name without a folder is beside the one before it, or anywhere."""
+    named = [
+        place
+        for row in table(TEXT["ARCHITECTURE.md"], "## Where a thing is")
+        for place in PLACES.findall(row[1])
+    ]
+    assert len(named) > 40
+    tops = ("", "src/sonde", "native", "native/power", "native/store", "src/sonde/core")
+    lost = [place for place in named if not any(list((ROOT / top).glob(place)) for top in tops)]
+    everywhere = {path.name for top in ("src/sonde", "native") for path in (ROOT / top).rglob("*")}
+    assert [place for place in lost if place.rstrip("/") not in everywhere] == []
+
+
+def test_the_architecture_fits_on_two_screens():
+    lines = TEXT["ARCHITECTURE.md"].splitlines()
+    assert len(lines) <= 110
+    assert max(map(len, lines)) <= 120
 
 
 def test_there_are_five_steps_to_add_anything():

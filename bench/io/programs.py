@@ -15,7 +15,7 @@ from sonde.core import launch
 from sonde.io.maps import run_maps
 from sonde.io.maps.layers import Layer, parse
 from sonde.io.maps.table import compiled
-from sonde.io.record import run_trace
+from sonde.io.record import run_request
 
 HERE = Path(__file__).parent
 NOTHING = """
@@ -65,8 +65,8 @@ def traced(layers: Sequence[Layer], where: Path, most_bytes: int = 0) -> Iterato
     folder = where / "trace"
     folder.mkdir()
     try:
-        (folder / run_trace.TABLE).write_bytes(compiled(layers, most_bytes))
-        yield os.environ | run_trace.environment(folder)
+        (folder / run_request.TABLE).write_bytes(compiled(layers, most_bytes))
+        yield os.environ | run_request.environment(folder)
     finally:
         shutil.rmtree(folder)
 

@@ -90,7 +90,7 @@ def write(run: Path, ranks: int) -> dict[str, Any]:
     import numpy as np
 
     from sonde import _core
-    from sonde.core import seal
+    from sonde.core import run_folder
 
     record = np.dtype(
         [(name, "<u4") for name in ("kind", "mode", "src", "dst", "size", "epoch", "n", "code")]
@@ -105,7 +105,7 @@ def write(run: Path, ranks: int) -> dict[str, Any]:
         "measured_by": {"one_to_one": "src"},
         "epoch_length": BURST,
     }
-    seal.start_run(
+    run_folder.start(
         run,
         room="net",
         schema="net/1",
@@ -159,7 +159,7 @@ def seal(run: Path, out: Path, analyse: bool) -> dict[str, Any]:
     import netCDF4  # noqa: F401  counted as a library, not as this run's
 
     from sonde.core import dataset, seal
-    from sonde.net.schema import SCHEMA
+    from sonde.net.sealing import SCHEMA
 
     if analyse:
         import sonde.net.analyse  # noqa: F401

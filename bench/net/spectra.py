@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sonde.core.stats import sliding_amplitude
+from sonde.core.spectra import sliding_amplitude
 
 SAMPLES, WINDOW, REPETITIONS = 100_000, 256, 7
 TIME_BAR_S, ERROR_BAR = 2.0, 1e-9

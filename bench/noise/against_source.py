@@ -13,8 +13,9 @@ import numpy as np
 
 from bench.noise import designs, traces
 from bench.noise.power import KNOWN
-from sonde.noise import judge
-from sonde.noise.analyse import Numbers, source_moments
+from sonde.noise.detector import judge
+from sonde.noise.detector.block_numbers import Numbers
+from sonde.noise.detector.source_rule import source_moments
 
 RUNS = 30  # of each trace and level
 LONGER = 10  # times Sonde's own time, for which the source's rule is asked

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sonde.noise import judge
-from sonde.noise.plan import KNOWN_WEIGHT, SCAN_WEIGHT, looks, periods_to_fold, pitch
+from sonde.noise.detector import judge
+from sonde.noise.detector.plan import KNOWN_WEIGHT, SCAN_WEIGHT, looks, periods_to_fold, pitch
 
 ALPHA = 0.01
 CALIBRATION_S = 1.6  # before the first block, seen live

@@ -5,7 +5,7 @@ from __future__ import annotations
 from scipy.stats import binomtest
 
 from bench.noise import designs, traces
-from sonde.noise import judge
+from sonde.noise.detector import judge
 
 RUNS = 400  # of each way of folding, shared out over the traces
 

@@ -10,8 +10,8 @@ import numpy as np
 from sonde.core import stats
 from sonde.core.events import NullProgress
 from sonde.core.launch.start import prepare
-from sonde.noise import run as runs
-from sonde.noise.plan import OFF, Design, Plan, Variant
+from sonde.noise.detector import run as runs
+from sonde.noise.detector.plan import OFF, Design, Plan, Variant
 
 STARTS = 12
 

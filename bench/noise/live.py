@@ -19,8 +19,8 @@ from bench.noise.false_alarms import alarm_row
 from bench.noise.power import KNOWN
 from sonde.core.events import NullProgress
 from sonde.core.launch.start import prepare
-from sonde.noise import run as runs
-from sonde.noise.plan import KNOWN_WEIGHT, OFF, Design, Plan, Variant, looks
+from sonde.noise.detector import run as runs
+from sonde.noise.detector.plan import KNOWN_WEIGHT, OFF, Design, Plan, Variant, looks
 
 CLEAN_RUNS, CLEAN_BLOCK_S, CLEAN_PAIRS = 20, 0.5, 8
 REPEATS = 5

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bench.noise import designs, traces
-from sonde.noise import judge
+from sonde.noise.detector import judge
 
 KNOWN = ((0.01, 20.0), (0.003, 30.0), (0.001, 60.0), (0.0003, 120.0))  # level, bar in s
 UNKNOWN = (

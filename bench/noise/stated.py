@@ -16,7 +16,7 @@ from scipy.stats import binomtest
 from bench.noise.live import Seen, once
 from bench.rows import Row, row
 from busy import busy
-from sonde.noise.analyse import MDE_POWER
+from sonde.noise.detector.detectable import MDE_POWER
 
 RUNS, RUN_S, ABOVE = 20, 30.0, 1.25
 LONGEST = 0.4  # of a period: what the source can do and the design can still find

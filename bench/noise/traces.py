@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from sonde.noise import judge
-from sonde.noise.analyse import numbers_of
+from sonde.noise.detector import judge
+from sonde.noise.detector.block_numbers import numbers_of
 
 FOLDER = Path(__file__).parent / "traces"
 STALLS_A_SECOND = 256

@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 
 from bench.rows import Row, row
-from sonde.noise.agents import find_recipe
-from sonde.noise.run_agents import missing
+from sonde.noise.agents.recipes import find_recipe
+from sonde.noise.agents.run import missing
 
 BUDGET = "90s"
 JUDGED = (0, 1, 4)  # no slowdown that matters; one; not settled

@@ -13,7 +13,9 @@ import numpy as np
 from scipy.stats import binomtest
 
 from bench.rows import Row, row
-from sonde.data.history import History, PastRun, findings, judge, scalars_of, slices_of
+from sonde.data.history import History, findings
+from sonde.data.past_runs import PastRun, scalars_of, slices_of
+from sonde.data.trends import judge
 from sonde.net.synthetic import Network
 
 SIZES = (8, 1024, 65536)

@@ -10,32 +10,22 @@
 #include <string>
 #include <utility>
 
+#include "bind/raise.hpp"
 #include "core/block.hpp"
 
 namespace nb = nanobind;
 
 namespace {
 
-[[noreturn]] void raise(const sonde::Error& error) {
-  nb::object type = nb::module_::import_("sonde.core.errors").attr("EnvironmentFailure");
-  nb::object value = type(error.code, error.what, error.hint);
-  PyErr_SetObject(type.ptr(), value.ptr());
-  throw nb::python_error();
-}
-
-template <typename T> T taken(sonde::Result<T>&& result) {
-  if (!result) raise(result.error());
-  return std::move(*result);
-}
-
 // The sink must outlive the writer, which has a pointer to it; hence the heap.
 class BlockWriter {
  public:
   BlockWriter(const std::string& path, const std::string& header, std::size_t record_bytes, std::size_t buffer_records,
               std::uint64_t cap_bytes)
-      : sink_(std::make_unique<sonde::FileSink>(taken(sonde::FileSink::create(path)))),
+      : sink_(std::make_unique<sonde::FileSink>(sonde::py::unwrap(sonde::FileSink::create(path)))),
         record_bytes_(record_bytes),
-        writer_(taken(sonde::RecordWriter::open(*sink_, {header, record_bytes}, buffer_records, cap_bytes))) {}
+        writer_(
+            sonde::py::unwrap(sonde::RecordWriter::open(*sink_, {header, record_bytes}, buffer_records, cap_bytes))) {}
 
   std::size_t append(nb::handle records) {
     Py_buffer view;
@@ -56,12 +46,12 @@ class BlockWriter {
   }
 
   void flush() {
-    if (auto done = open().flush(); !done) raise(done.error());
+    if (auto done = open().flush(); !done) sonde::py::raise(done.error());
   }
 
   void sync() {
     open();
-    if (auto done = sink_->sync(); !done) raise(done.error());
+    if (auto done = sink_->sync(); !done) sonde::py::raise(done.error());
   }
 
   void close() {
@@ -69,7 +59,7 @@ class BlockWriter {
     auto done = writer_->flush();
     writer_.reset();
     sink_.reset();
-    if (!done) raise(done.error());
+    if (!done) sonde::py::raise(done.error());
   }
 
   std::uint64_t dropped() { return open().dropped(); }

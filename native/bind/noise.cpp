@@ -1,5 +1,5 @@
 // sonde._core: the judge of noise runs. Blocks come as arrays with one value a block. Their stalls are flat, with the
-// number of their block. sonde.noise.judge checks the arguments and is the only caller.
+// number of their block. sonde.noise.detector.judge checks the arguments and is the only caller.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>

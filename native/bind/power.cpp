@@ -28,14 +28,14 @@ struct PowerPolicy {
   std::unique_ptr<power::Policy> policy;
 
   PowerPolicy(std::string_view name, double margin, double step)
-      : policy(sonde::value_or_raise(power::make_policy(name, {margin, step}))) {}
+      : policy(sonde::py::unwrap(power::make_policy(name, {margin, step}))) {}
 
   std::pair<std::vector<double>, bool> share(double budget_w, const Nodes& nodes) {
     std::vector<power::NodeView> views;
     for (std::size_t k = 0; k < nodes.shape(0); ++k)
       views.push_back({nodes(k, 0), nodes(k, 1), nodes(k, 2), nodes(k, 3), nodes(k, 4), nodes(k, 5), nodes(k, 6),
                        nodes(k, 7), static_cast<std::uint32_t>(nodes(k, 8))});
-    auto shares = sonde::value_or_raise(power::share(*policy, budget_w, views));
+    auto shares = sonde::py::unwrap(power::share(*policy, budget_w, views));
     return {std::move(shares.caps_w), shares.corrected};
   }
 };

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "bind/raise.hpp"
 #include "core/replay.hpp"
 #include "core/rule.hpp"
 #include "core/stats/pooled.hpp"
@@ -29,14 +30,6 @@ using OptionTuple = std::tuple<std::string, std::string, std::string, double, do
 using InfoTuple = std::tuple<std::string, std::string, std::string, std::vector<OptionTuple>>;
 using ReplayTuple = std::tuple<int, std::uint64_t, std::uint64_t, std::uint64_t, double, double, double, std::string>;
 
-[[noreturn]] void raise(const sonde::Error& error) {
-  const bool usage = error.code == "core.bad_rule";
-  const nb::object type = nb::module_::import_("sonde.core.errors").attr(usage ? "UsageError" : "DataError");
-  const nb::object value = type(error.code, error.what, error.hint);
-  PyErr_SetObject(type.ptr(), value.ptr());
-  throw nb::python_error();
-}
-
 std::vector<InfoTuple> rule_list() {
   std::vector<InfoTuple> out;
   for (const sonde::RuleInfo& info : sonde::rule_list()) {
@@ -51,7 +44,7 @@ std::vector<InfoTuple> rule_list() {
 
 void check_rule(const std::string& spec) {
   const auto rule = sonde::make_rule(spec, {});
-  if (!rule) raise(rule.error());
+  if (!rule) sonde::py::raise(rule.error());
 }
 
 ReplayTuple replay(const Samples& x, const std::optional<Numbers>& epoch, const std::string& spec, std::uint64_t cap,
@@ -64,7 +57,7 @@ ReplayTuple replay(const Samples& x, const std::optional<Numbers>& epoch, const 
     const nb::gil_scoped_release free;
     return sonde::replay(samples, epochs, spec, context, burst, level);
   }();
-  if (!result) raise(result.error());
+  if (!result) sonde::py::raise(result.error());
   const sonde::Replay& r = *result;
   return {static_cast<int>(r.decision), r.n, r.skipped, r.epochs, r.estimate, r.ci_low, r.ci_high, r.why};
 }

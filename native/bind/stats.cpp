@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "bind/raise.hpp"
 #include "core/stats/change.hpp"
 #include "core/stats/dependence.hpp"
 #include "core/stats/interval.hpp"
@@ -36,13 +37,6 @@ using Pair = std::tuple<double, double>;
 using Fit = std::tuple<double, double, double, double, double, std::uint64_t, bool>;
 using Change = std::tuple<std::size_t, double, double>;
 
-[[noreturn]] void data_error(const char* code, const std::string& what, const char* hint) {
-  const nb::object type = nb::module_::import_("sonde.core.errors").attr("DataError");
-  const nb::object error = type(code, what, hint);
-  PyErr_SetObject(type.ptr(), error.ptr());
-  throw nb::python_error();
-}
-
 template <typename Counts> void check_finite(std::span<const double> x, Counts counts) {
   const auto is_bad = [&](std::size_t i) { return !std::isfinite(x[i]) && counts(i); };
   std::size_t first = 0;
@@ -50,10 +44,10 @@ template <typename Counts> void check_finite(std::span<const double> x, Counts c
   if (first == x.size()) return;
   std::size_t bad = 0;
   for (std::size_t i = first; i < x.size(); ++i) bad += is_bad(i);
-  data_error("core.not_finite",
-             "sample " + std::to_string(first) + " is " + (std::isnan(x[first]) ? "nan" : "infinite") + "; " +
-                 std::to_string(bad) + " of " + std::to_string(x.size()) + " samples are not finite numbers",
-             "leave them out: x[numpy.isfinite(x)]");
+  sonde::py::raise({"core.not_finite",
+                    "sample " + std::to_string(first) + " is " + (std::isnan(x[first]) ? "nan" : "infinite") + "; " +
+                        std::to_string(bad) + " of " + std::to_string(x.size()) + " samples are not finite numbers",
+                    "leave them out: x[numpy.isfinite(x)]"});
 }
 
 std::span<const double> finite(const Samples& x) {
@@ -70,9 +64,9 @@ struct InEpochs {
   InEpochs(const Samples& samples, const Numbers& numbers)
       : x(samples.data(), samples.shape(0)), epoch(numbers.data(), numbers.shape(0)) {
     if (x.size() != epoch.size())
-      data_error("core.unequal_lengths",
-                 std::to_string(x.size()) + " samples have " + std::to_string(epoch.size()) + " epoch numbers",
-                 "give one epoch number for every sample");
+      sonde::py::raise({"core.unequal_lengths",
+                        std::to_string(x.size()) + " samples have " + std::to_string(epoch.size()) + " epoch numbers",
+                        "give one epoch number for every sample"});
     check_finite(x, [&](std::size_t i) { return epoch[i] >= 0; });
   }
 };

@@ -220,7 +220,7 @@ void put_key(const Type& type, CdrReader& key, CdrWriter& out) {
   }
 }
 
-/// Empty: the key does not belong to the type.
+/// Empty: the key does not match the type.
 std::vector<std::byte> payload_from(const Type& type, CdrReader& key) {
   std::vector<std::byte> payload;
   CdrWriter out(payload);
@@ -232,8 +232,8 @@ std::vector<std::byte> payload_from(const Type& type, CdrReader& key) {
   return payload;
 }
 
-/// Where a key ends at most. Every step moves a later beginning to a later end, so the longest of each makes the
-/// longest of all.
+/// The latest possible end of a key. In every step a later beginning gives a later end, so the longest form of each
+/// part gives the longest key.
 std::uint64_t key_end(const Type& type, std::uint64_t at) {
   const auto aligned = [&](std::uint64_t to) { return (at + to - 1) & ~(to - 1); };
   switch (type.kind) {
@@ -406,9 +406,9 @@ std::uint64_t Checker::Run::after(std::uint64_t at, std::uint64_t times) const {
   if (times == 0) return at;
   at += reach[at & 7];
   if (--times == 0) return at;
-  // From here on all have the same length, where that is a multiple of the alignment...
+  // From here on all elements have the same length, if it is a multiple of the alignment.
   if (const std::uint64_t each = reach[at & 7]; each % align == 0) return at + times * each;
-  // ... else their beginnings modulo 8 come round again, after 8 at the latest.
+  // Otherwise their beginnings modulo 8 repeat, after 8 elements at the latest.
   std::array<std::uint64_t, 8> when{}, where{};
   for (std::uint64_t done = 0; done < times;) {
     const std::size_t phase = at & 7;
@@ -489,7 +489,7 @@ void Checker::compile(const Type& type, Program& into) {
       into.push_back(step);
       if (step.body) {
         into.insert(into.end(), element.begin(), element.end());
-        runs_.emplace_back();  // nobody's: what follows the array is not to become part of its elements' last run
+        runs_.emplace_back();  // an empty run: fields after the array must not join the last run of its elements
       }
       return;
     }
@@ -599,7 +599,7 @@ KeyMaker::KeyMaker(TypePtr type) : type_(std::move(type)), keyed_(has_key(*type_
   bytes_ = to;
 }
 
-/// False: it has no fixed place or size, may be other than its bytes say, or has too many parts.
+/// False: the key has no fixed place or size, its value is not simply its bytes, or it has too many parts.
 bool KeyMaker::place(const Type& type, bool key, std::size_t& from, std::size_t& to) {
   constexpr std::size_t most_parts = 16, most_bytes = std::size_t{1} << 24;
   const auto up = [](std::size_t at, std::size_t each) { return (at + each - 1) & ~(each - 1); };

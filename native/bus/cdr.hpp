@@ -22,7 +22,7 @@
 namespace sonde::bus {
 
 inline constexpr std::size_t encapsulation_bytes = 4;
-inline constexpr std::size_t most_padding = 3;  ///< behind the last field: payloads are filled up to a multiple of 4
+inline constexpr std::size_t most_padding = 3;  ///< after the last field: payloads are padded to a multiple of 4
 
 /// The types of get() and put(): 1, 2, 4 or 8 bytes, aligned to their size.
 template <typename T>
@@ -39,7 +39,7 @@ class CdrWriter {
   }
   void put(std::same_as<bool> auto value) { put(static_cast<std::uint8_t>(value)); }
   void put(std::string_view text);                      ///< length with the NUL, characters, NUL
-  void put_bytes(Bytes bytes);                          ///< as they are, no length
+  void put_bytes(Bytes bytes);                          ///< unchanged, without a length
   void put_elements(Bytes elements, std::size_t each);  ///< numbers of `each` bytes, aligned, no length
   void align(std::size_t to);
 

@@ -1,3 +1,4 @@
+// Long because: one recursive-descent parser of one grammar; its rules call each other.
 #include "bus/idl.hpp"
 
 #include <algorithm>
@@ -36,12 +37,12 @@ struct Place {
 enum class Sort : std::uint8_t { end, name, integer, real, text, character, punctuation, keylist };
 struct Token {
   Sort sort = Sort::end;
-  std::string text;  ///< of names without the '_' that escapes; of texts without quotes and escapes
+  std::string text;  ///< names without the escaping '_'; texts without quotes and escapes
   Place place;
   bool escaped = false;  ///< a name that may be a keyword
   std::uint64_t number = 0;
   bool glued =
-      false;  ///< punctuation that follows the same sign at once: '>' '>' is a shift then, and two ends of sequences
+      false;  ///< punctuation that directly follows the same character: '>' '>' can be a shift or two ends of sequences
 };
 
 std::string shown(const Token& token) {
@@ -56,10 +57,10 @@ std::string shown(const Token& token) {
 bool begins_name(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool in_name(char c) { return begins_name(c) || (c >= '0' && c <= '9'); }
 
-/// Files, and all their tokens in one sequence, with those of included files in place.
+/// Files, and all their tokens in one sequence; tokens of an included file are where it is included.
 class Text {
  public:
-  /// `file`: what errors call it. Without `folder` nothing can be included.
+  /// `file`: its name in errors. Without `folder` nothing can be included.
   void read(std::string_view text, std::string_view file, const std::optional<std::filesystem::path>& folder) {
     if (files_.size() >= limit::idl_files)
       wrong({static_cast<int>(files_.size()) - 1, 1},
@@ -75,7 +76,8 @@ class Text {
       const bool begins_line = blanks(scan);
       if (scan.at >= text.size()) break;
       if (text[scan.at] == '#') {
-        if (!begins_line) wrong(scan.place, "'#' stands within a line", "directives begin a line");
+        if (!begins_line)
+          wrong(scan.place, "'#' is not at the beginning of the line", "begin the line with the directive");
         directive(scan, conditions);
       } else if (std::any_of(conditions.begin(), conditions.end(), [](const Condition& c) { return !c.taken; })) {
         skip_line(scan);
@@ -99,7 +101,7 @@ class Text {
     if (failed || !in) {
       const std::string what = "the IDL file " + shown_as + " cannot be read" + (failed ? ": " + failed.message() : "");
       throw Wrong{{"bus.no_file", (from ? at(*from) : "") + what,
-                   from ? "files are looked for beside the file that includes them: " + path.string()
+                   from ? "an included file must be in the folder of the file that includes it: " + path.string()
                         : "give the path of an IDL file"}};
     }
     std::string text(limit::idl_bytes + 1, '\0');
@@ -138,7 +140,7 @@ class Text {
     Place place;
   };
 
-  /// Whether a line begins behind them.
+  /// Whether a line begins after them.
   bool blanks(Scan& scan) {
     bool begins = scan.at == 0;
     while (scan.at < scan.text.size()) {
@@ -154,7 +156,7 @@ class Text {
       } else if (c == '/' && scan.next(1) == '*') {
         const Place begin = scan.place;
         const std::size_t end = scan.text.find("*/", scan.at + 2);
-        if (end == std::string_view::npos) wrong(begin, "a comment that begins here does not end", "end it by */");
+        if (end == std::string_view::npos) wrong(begin, "the comment that begins here does not end", "end it with */");
         scan.place.line += static_cast<int>(std::count(scan.text.begin() + static_cast<std::ptrdiff_t>(scan.at),
                                                        scan.text.begin() + static_cast<std::ptrdiff_t>(end), '\n'));
         scan.at = end + 2;
@@ -183,10 +185,9 @@ class Text {
         "allowed are #include \"file\", #ifndef, #ifdef, #define NAME, #else, #endif, #pragma once, #pragma keylist";
     const auto need = [&](std::size_t n) {
       if (words.size() != n)
-        wrong(
-            place,
-            "#" + what + " has " + std::to_string(words.size() - 1) + " words behind it, not " + std::to_string(n - 1),
-            allowed);
+        wrong(place,
+              "#" + what + " has " + std::to_string(words.size() - 1) + " words after it, not " + std::to_string(n - 1),
+              allowed);
     };
     const bool skipping =
         std::any_of(conditions.begin(), conditions.end(), [](const Condition& c) { return !c.taken; });
@@ -203,7 +204,7 @@ class Text {
       return;
     } else if (what == "define") {
       if (words.size() > 2)
-        wrong(place, "#define with a value: macros are not carried", "write const long NAME = value;");
+        wrong(place, "#define with a value: macros are not supported", "write const long NAME = value;");
       need(2);
       defined_.insert(words[1]);
     } else if (what == "include") {
@@ -212,8 +213,8 @@ class Text {
         wrong(place, "#include without a file in quotes", allowed);
       const std::string name(rest.substr(open + 1, close - open - 1));
       if (!scan.folder)
-        wrong(place, "#include \"" + name + "\": this IDL is no file, so that nothing lies beside it",
-              "put it into a file, or all declarations here");
+        wrong(place, "#include \"" + name + "\": this IDL text is not a file, so it has no folder",
+              "write it to a file, or put all declarations here");
       load(*scan.folder / name, name, place);
     } else if (what == "pragma" && words.size() == 2 && words[1] == "once") {
       return;
@@ -239,8 +240,8 @@ class Text {
       if (token.escaped) ++scan.at;
       while (in_name(scan.next())) token.text += scan.text[scan.at++];
       if (token.text.empty() || token.text[0] == '_' || (token.text[0] >= '0' && token.text[0] <= '9'))
-        wrong(token.place, "'_" + token.text + "' is no name",
-              "names begin with a letter; one '_' before it escapes a keyword");
+        wrong(token.place, "'_" + token.text + "' is not a name",
+              "names begin with a letter; a leading '_' escapes a keyword");
       if (token.text.size() > limit::name_bytes)
         wrong(token.place, "a name has " + std::to_string(token.text.size()) + " letters",
               std::to_string(limit::name_bytes) + " are allowed");
@@ -262,14 +263,14 @@ class Text {
       std::snprintf(code, sizeof code, "0x%02x", static_cast<unsigned char>(c));
       wrong(scan.place,
             std::string("the byte ") + (c > 0x20 && c < 0x7f ? std::string(1, '\'') + c + "'" : code) +
-                " means nothing in IDL",
-            "letters beyond ASCII may stand in comments and strings");
+                " has no meaning in IDL",
+            "characters beyond ASCII are allowed only in comments and strings");
     }
     return token;
   }
 
   void literal(Scan& scan, Token& token) {
-    // Signs belong to a number behind an exponent only.
+    // A sign is part of a number only after an exponent.
     while (in_name(scan.next()) || scan.next() == '.' ||
            ((scan.next() == '+' || scan.next() == '-') && !token.text.empty() &&
             (token.text.back() == 'e' || token.text.back() == 'E') && !token.text.starts_with("0x")))
@@ -290,8 +291,8 @@ class Text {
     const bool looks_real = !hex && text.find_first_of(".eE") != std::string_view::npos;
     if (!looks_real || bad != std::errc{} || stop != tail)
       wrong(token.place,
-            "'" + token.text + "' is no number" + (failed == std::errc::result_out_of_range ? " of 64 bits" : ""),
-            "integers are written 12, 0x1f or 017, others 1.5 or 1e-3");
+            "'" + token.text + "' is not a number" + (failed == std::errc::result_out_of_range ? " of 64 bits" : ""),
+            "write integers like 12, 0x1f or 017, and others like 1.5 or 1e-3");
     token.sort = Sort::real;
   }
 
@@ -301,7 +302,7 @@ class Text {
     for (;;) {
       const char c = scan.next();
       if (scan.at >= scan.text.size() || c == '\n')
-        wrong(token.place, "a text that begins here does not end on its line", std::string("end it by ") + quote);
+        wrong(token.place, "the text that begins here does not end on its line", std::string("end it with ") + quote);
       ++scan.at;
       if (c == quote) break;
       if (c != '\\') {
@@ -311,13 +312,13 @@ class Text {
       static constexpr std::string_view letters = "ntvbrfa\\?'\"", means = "\n\t\v\b\r\f\a\\?'\"";
       const std::size_t which = letters.find(scan.next());
       if (scan.next() == '\0' || which == std::string_view::npos)
-        wrong(scan.place, std::string("the escape \\") + scan.next() + " is not carried",
-              "allowed are \\n \\t \\v \\b \\r \\f \\a \\\\ \\? \\' \\\"");
+        wrong(scan.place, std::string("the escape \\") + scan.next() + " is not supported",
+              "allowed: \\n \\t \\v \\b \\r \\f \\a \\\\ \\? \\' \\\"");
       token.text += means[which];
       ++scan.at;
     }
     if (quote == '\'' && token.text.size() != 1)
-      wrong(token.place, "'" + token.text + "' is not one character", "texts have double quotes");
+      wrong(token.place, "'" + token.text + "' is not a single character", "write texts in double quotes");
   }
 
   std::vector<std::string> files_;
@@ -333,14 +334,14 @@ class Parser {
 
   std::map<std::string, TypePtr> run() {
     while (peek().sort != Sort::end) {
-      if (is("}")) wrong("'}' closes nothing", "");
+      if (is("}")) wrong("'}' without a matching '{'", "");
       definition();
     }
     std::map<std::string, TypePtr> out;
     for (auto& [lower, symbol] : symbols_) {
       if (symbol.what == What::announced)
-        text_.wrong(symbol.place, "struct " + symbol.spelled + " is announced and never declared",
-                    "declare it, or leave the line out");
+        text_.wrong(symbol.place, "struct " + symbol.spelled + " is declared forward but never defined",
+                    "define it, or remove the line");
       if (symbol.what == What::type) out.emplace(symbol.spelled, symbol.type);
     }
     return out;
@@ -353,8 +354,8 @@ class Parser {
     std::string spelled;
     Place place;
     TypePtr type;                       ///< type, alias
-    std::shared_ptr<Type> structure;    ///< the same, where a keylist may still change it
-    std::optional<std::int64_t> value;  ///< constant (none: it is no integer), enumerator
+    std::shared_ptr<Type> structure;    ///< the same, if a keylist may still change it
+    std::optional<std::int64_t> value;  ///< constant (none: not an integer), enumerator
   };
   struct Annotation {
     std::string name;
@@ -396,10 +397,10 @@ class Parser {
     const Token& token = peek();
     if (token.sort != Sort::name)
       wrong("expected the name of " + std::string(of_what) + ", found " + shown(token),
-            "names are letters, digits and '_', and begin with a letter");
+            "names have letters, digits and '_', and begin with a letter");
     if (!token.escaped && idl::type_keyword(token.text))
-      wrong("the name of " + std::string(of_what) + " is " + shown(token) + ", a keyword of IDL (in whatever capitals)",
-            "write _" + token.text + " to call it so nevertheless");
+      wrong("the name of " + std::string(of_what) + " is " + shown(token) + ", a keyword of IDL (upper or lower case)",
+            "write _" + token.text + " to use it as a name");
     return take().text;
   }
 
@@ -437,9 +438,9 @@ class Parser {
     std::string said = text_.at(other.place);
     said.resize(said.size() - 2);
     text_.wrong(place,
-                "'" + symbol.spelled + "' is declared already, as " + std::string(called(other.what)) +
+                "'" + symbol.spelled + "' is already declared as " + std::string(called(other.what)) +
                     (other.spelled == symbol.spelled ? "" : " spelled '" + other.spelled + "'") + ", at " + said,
-                "IDL tells no capitals from small letters, and enumerators lie beside their enumeration");
+                "IDL ignores upper and lower case, and enumerators have the scope of their enumeration");
   }
 
   /// "a::b" or "::a::b", not looked up.
@@ -464,7 +465,7 @@ class Parser {
       full += from_top ? name.substr(2) : name;
       if (const auto at = symbols_.find(idl::lower(full)); at != symbols_.end()) {
         if (at->second.spelled != full)
-          text_.wrong(place, "'" + full + "' is spelled '" + at->second.spelled + "' where it is declared", "");
+          text_.wrong(place, "'" + full + "' is spelled '" + at->second.spelled + "' in its declaration", "");
         return at->second;
       }
       if (levels == 0) break;
@@ -477,8 +478,8 @@ class Parser {
             cut != std::string::npos && name.find("::") == std::string::npos)
           known.push_back(symbol.spelled.substr(cut + 2));
       }
-    text_.wrong(place, "nothing is called '" + name + "' here" + nearest(name, known),
-                "declare it above, or include the file that does");
+    text_.wrong(place, "'" + name + "' is not declared here" + nearest(name, known),
+                "declare it above, or include the file that declares it");
   }
 
   // --- annotations
@@ -488,8 +489,8 @@ class Parser {
     while (is("@")) {
       Annotation a;
       a.place = take().place;
-      if (peek().sort != Sort::name) wrong("expected an annotation's name behind '@', found " + shown(peek()), "");
-      if (is_word("annotation")) wrong("declarations of annotations are not carried", "");
+      if (peek().sort != Sort::name) wrong("expected an annotation's name after '@', found " + shown(peek()), "");
+      if (is_word("annotation")) wrong("declarations of annotations are not supported", "");
       a.name = take().text;
       if (took("(")) {
         for (int open = 1;;) {
@@ -499,7 +500,7 @@ class Parser {
           a.given.push_back(take());
         }
         take();
-        // "value = x" is the long way to say "x".
+        // "value = x" is the long form of "x".
         if (a.given.size() > 2 && a.given[0].text == "value" && a.given[1].text == "=")
           a.given.erase(a.given.begin(), a.given.begin() + 2);
       }
@@ -515,15 +516,15 @@ class Parser {
     const std::string hint =
         allowed.empty() ? "no annotation is allowed here" : "allowed before " + std::string(before) + ": " + list;
     if (a.name == "mutable" || a.name == "appendable" || a.name == "extensibility")
-      text_.wrong(a.place, "@" + a.name + " is not carried: structures are final", hint);
-    if (a.name == "optional") text_.wrong(a.place, "@optional is not carried: every field is in every sample", hint);
+      text_.wrong(a.place, "@" + a.name + " is not supported: structures are final", hint);
+    if (a.name == "optional") text_.wrong(a.place, "@optional is not supported: every sample has every field", hint);
     text_.wrong(a.place, "@" + a.name + " is not known before " + std::string(before) + nearest(a.name, allowed), hint);
   }
   void none(const std::vector<Annotation>& given, std::string_view before) const {
     if (!given.empty()) refuse(given[0], before, {});
   }
   void plain(const Annotation& a) const {
-    if (!a.given.empty()) text_.wrong(a.place, "@" + a.name + " takes nothing in parentheses", "");
+    if (!a.given.empty()) text_.wrong(a.place, "@" + a.name + " has no parameters", "");
   }
 
   // --- definitions
@@ -549,10 +550,10 @@ class Parser {
                                                 "exception", "native",    "abstract", "local",     "component",
                                                 "porttype",  "eventtype", "import",   "typeid"};
       const bool known = token.sort == Sort::name && others.contains(token.text);
-      wrong("expected a declaration, found " + shown(token) + (known ? ", which is not carried" : ""),
+      wrong("expected a declaration, found " + shown(token) + (known ? ", which is not supported" : ""),
             "module, struct, enum, typedef and const are allowed");
     }
-    expect(";", "behind the declaration");
+    expect(";", "after the declaration");
   }
 
   void module() {
@@ -560,13 +561,13 @@ class Parser {
     const std::string own = name("a module");
     declare(own, {}, place);
     scope_.push_back(own);
-    expect("{", "behind the module's name");
+    expect("{", "after the module's name");
     while (!took("}")) {
-      if (peek().sort == Sort::end) text_.wrong(place, "module '" + own + "' is not closed", "close it by };");
+      if (peek().sort == Sort::end) text_.wrong(place, "module '" + own + "' is not closed", "close it with };");
       definition();
     }
     scope_.pop_back();
-    expect(";", "behind the module");
+    expect(";", "after the module");
   }
 
   void structure(const std::vector<Annotation>& given) {
@@ -590,13 +591,13 @@ class Parser {
       const Symbol& symbol = find(base, at);
       if (symbol.what != What::type || symbol.type->kind != Kind::structure)
         text_.wrong(
-            at, "'" + base + "' is " + std::string(called(symbol.what)) + ", and no structure that is declared above",
+            at, "'" + base + "' is " + std::string(called(symbol.what)) + ", not a structure that is declared above",
             "");
       type->fields = symbol.type->fields;
     }
-    expect("{", "behind the name of structure '" + own + "'");
+    expect("{", "after the name of structure '" + own + "'");
     while (!took("}")) {
-      if (peek().sort == Sort::end) text_.wrong(place, "structure '" + own + "' is not closed", "close it by };");
+      if (peek().sort == Sort::end) text_.wrong(place, "structure '" + own + "' is not closed", "close it with };");
       member(*type);
     }
     check_structure(*type, place);
@@ -613,15 +614,15 @@ class Parser {
 
   void member(Type& type) {
     Field field;
-    if (peek().sort == Sort::keylist) wrong("#pragma keylist stands within a structure", "it stands behind it");
+    if (peek().sort == Sort::keylist) wrong("#pragma keylist is inside a structure", "write it after the structure");
     for (const Annotation& a : annotations()) {
       if (a.name == "key") {
         if (a.given.size() > 1 || (a.given.size() == 1 && a.given[0].text != "TRUE" && a.given[0].text != "FALSE"))
-          text_.wrong(a.place, "@key takes TRUE, FALSE or nothing", "");
+          text_.wrong(a.place, "@key has the parameter TRUE, FALSE or none", "");
         field.key = a.given.empty() || a.given[0].text == "TRUE";
       } else if (a.name == "unit") {
         if (a.given.size() != 1 || a.given[0].sort != Sort::text)
-          text_.wrong(a.place, "@unit takes one text in double quotes", "as @unit(\"W\")");
+          text_.wrong(a.place, "@unit needs one text in double quotes", "write it like @unit(\"W\")");
         field.unit = a.given[0].text;
       } else {
         refuse(a, "fields", {"key", "unit"});
@@ -633,10 +634,10 @@ class Parser {
         wrong("structure '" + type.name + "' has more than " + std::to_string(limit::fields) + " fields", "");
       field.name = name("a field");
       field.type = dimensions(spelled);
-      if (is("=")) wrong("a field with a default value: they are not carried", "");
+      if (is("=")) wrong("default values of fields are not supported", "");
       type.fields.push_back(field);
     } while (took(","));
-    expect(";", "behind the field '" + type.fields.back().name + "'");
+    expect(";", "after the field '" + type.fields.back().name + "'");
   }
 
   void enumeration(const std::vector<Annotation>& given) {
@@ -646,7 +647,7 @@ class Parser {
     auto type = std::make_shared<Type>();
     type->kind = Kind::enumeration;
     type->name = scoped(own);
-    expect("{", "behind the name of enumeration '" + own + "'");
+    expect("{", "after the name of enumeration '" + own + "'");
     std::int64_t next = 0;
     std::set<std::int64_t> values;
     do {
@@ -662,7 +663,9 @@ class Parser {
       if (next < INT32_MIN || next > INT32_MAX)
         text_.wrong(at, "the enumerator '" + called + "' has the value " + std::to_string(next), "32 bits are allowed");
       if (!values.insert(next).second)
-        text_.wrong(at, "the enumerator '" + called + "' has the value " + std::to_string(next) + ", as another has",
+        text_.wrong(at,
+                    "the enumerator '" + called + "' has the value " + std::to_string(next) +
+                        ", which another enumerator also has",
                     "");
       if (values.size() > limit::fields)
         text_.wrong(at, "enumeration '" + own + "' has more than " + std::to_string(limit::fields) + " enumerators",
@@ -671,7 +674,7 @@ class Parser {
       declare(called, std::move(symbol), at);
       type->enumerators.push_back({called, static_cast<std::int32_t>(next++)});
     } while (took(","));
-    expect("}", "behind the enumerators of '" + own + "'");
+    expect("}", "after the enumerators of '" + own + "'");
     Symbol symbol;
     symbol.what = What::type;
     symbol.type = type;
@@ -687,7 +690,7 @@ class Parser {
     std::swap(all, tokens_);
     const std::size_t before = std::exchange(at_, 0);
     const std::int64_t value = integer("the value in @" + a.name);
-    if (peek().sort != Sort::end) wrong("expected ')' behind the value in @" + a.name + ", found " + shown(peek()), "");
+    if (peek().sort != Sort::end) wrong("expected ')' after the value in @" + a.name + ", found " + shown(peek()), "");
     at_ = before;
     std::swap(all, tokens_);
     return value;
@@ -714,7 +717,7 @@ class Parser {
     symbol.what = What::constant;
     const Place place = peek().place;
     const std::string own = name("a constant");
-    expect("=", "behind the constant's name");
+    expect("=", "after the constant's name");
     switch (type->kind) {
       case Kind::octet:
       case Kind::uint8: symbol.value = whole(own, 0, 255); break;
@@ -737,14 +740,14 @@ class Parser {
         break;
       default:
         text_.wrong(begin, "a constant of kind " + std::string(name_of(type->kind)),
-                    "constants are integers, floats, booleans, characters or texts");
+                    "constants must be integers, floats, booleans, characters or texts");
     }
     declare(own, std::move(symbol), place);
   }
 
   void literal(std::initializer_list<Sort> sorts, std::string_view what) {
     if (std::find(sorts.begin(), sorts.end(), peek().sort) == sorts.end())
-      wrong("expected " + std::string(what) + ", found " + shown(peek()), "only integers may be computed");
+      wrong("expected " + std::string(what) + ", found " + shown(peek()), "only integers can be computed");
     take();
   }
 
@@ -766,18 +769,18 @@ class Parser {
     if (!symbol.structure)
       text_.wrong(token.place,
                   "#pragma keylist: '" + which + "' is " + std::string(called(symbol.what)) +
-                      ", and no structure that is declared above",
+                      ", not a structure that is declared above",
                   "");
     Type& type = *symbol.structure;
     if (has_key(type))
-      text_.wrong(token.place, "#pragma keylist: '" + type.name + "' has keys already",
-                  "say @key or #pragma keylist, once");
+      text_.wrong(token.place, "#pragma keylist: '" + type.name + "' already has keys",
+                  "use either @key or #pragma keylist, once");
     while (words >> word) {
       std::vector<std::string> names;
       for (const Field& field : type.fields) names.push_back(field.name);
       if (word.find('.') != std::string::npos)
-        text_.wrong(token.place, "#pragma keylist: '" + word + "' is a field of a field",
-                    "put @key before it where it is declared, and before the field that holds it");
+        text_.wrong(token.place, "#pragma keylist: '" + word + "' is a field inside a field",
+                    "put @key before the declaration of both: the inner field and the field that contains it");
       const auto field =
           std::find_if(type.fields.begin(), type.fields.end(), [&](const Field& f) { return f.name == word; });
       if (field == type.fields.end())
@@ -791,7 +794,7 @@ class Parser {
   // --- types
 
   TypePtr type_spec(std::size_t depth) {
-    if (depth > limit::depth) wrong("sequences within more than " + std::to_string(limit::depth) + " others", "");
+    if (depth > limit::depth) wrong("sequences nested deeper than " + std::to_string(limit::depth) + " levels", "");
     const Token token = peek();
     if (token.sort == Sort::name && !token.escaped) {
       static const std::map<std::string_view, Kind> plain{
@@ -805,26 +808,26 @@ class Parser {
       }
       if (took_word("unsigned")) {
         if (took_word("short")) return primitive(Kind::uint16);
-        if (!took_word("long")) wrong("expected short or long behind unsigned, found " + shown(peek()), "");
+        if (!took_word("long")) wrong("expected short or long after unsigned, found " + shown(peek()), "");
         return primitive(took_word("long") ? Kind::uint64 : Kind::uint32);
       }
       if (took_word("long")) {
-        if (is_word("double")) wrong("long double is not carried", "double is");
+        if (is_word("double")) wrong("long double is not supported", "use double");
         return primitive(took_word("long") ? Kind::int64 : Kind::int32);
       }
       if (took_word("string")) return string_type(took("<") ? bound("a string", ">") : 0);
       if (took_word("sequence")) {
-        expect("<", "behind sequence");
+        expect("<", "after sequence");
         const TypePtr element = type_spec(depth + 1);
         if (took(",")) return sequence_of(element, bound("a sequence", ">"));
-        expect(">", "behind what the sequence is of");
+        expect(">", "after the element type of the sequence");
         return sequence_of(element);
       }
       if (idl::type_keyword(token.text)) {
         static const std::set<std::string> inner{"struct", "enum", "union"};
         wrong(shown(token) +
-                  (inner.contains(token.text) ? " is not allowed as the type of something" : " is not carried"),
-              inner.contains(token.text) ? "declare it by itself, above, and use its name"
+                  (inner.contains(token.text) ? " cannot be declared inside another type" : " is not supported"),
+              inner.contains(token.text) ? "declare it separately above, and use its name"
                                          : "boolean, octet, char, (u)int8 to 64, float, double, string, sequence, and "
                                            "names of structures, enumerations and typedefs are allowed");
       }
@@ -832,10 +835,10 @@ class Parser {
     const std::string which = scoped_name("a type");
     const Symbol& symbol = find(which, token.place);
     if (symbol.what == What::announced)
-      text_.wrong(token.place, "structure '" + which + "' is used before it is declared to its end",
-                  "a structure may contain neither itself nor what is declared below it");
+      text_.wrong(token.place, "structure '" + which + "' is used before its declaration ends",
+                  "a structure cannot contain itself, nor types that are declared below it");
     if (!symbol.type)
-      text_.wrong(token.place, "'" + which + "' is " + std::string(called(symbol.what)) + " and no type", "");
+      text_.wrong(token.place, "'" + which + "' is " + std::string(called(symbol.what)) + ", not a type", "");
     return symbol.type;
   }
 
@@ -844,7 +847,7 @@ class Parser {
     const std::int64_t value = integer("the bound of " + of_what);
     if (value < 1 || value > UINT32_MAX)
       text_.wrong(place, "the bound of " + of_what + " is " + std::to_string(value), "1 to 4294967295 are allowed");
-    expect(close, "behind the bound of " + of_what);
+    expect(close, "after the bound of " + of_what);
     return static_cast<std::uint32_t>(value);
   }
 
@@ -868,7 +871,7 @@ class Parser {
 
   // --- integers
 
-  /// From the loosest operator to the tightest.
+  /// Begins with the operator of the lowest precedence.
   std::int64_t integer(const std::string& of_what) { return binary(of_what, 0); }
 
   std::int64_t binary(const std::string& of_what, std::size_t level) {
@@ -883,7 +886,7 @@ class Parser {
         return value;
       const char op = token.text[0];
       if (op == '<' || op == '>') {
-        // A single '>' ends a bound, and so may two.
+        // A single '>' ends a bound, and two can end two bounds.
         if (peek(1).sort != Sort::punctuation || peek(1).text != token.text || !peek(1).glued || ends_here(2))
           return value;
         take();
@@ -907,26 +910,26 @@ class Parser {
         case '<':
         case '>':
           if (other < 0 || other > 63)
-            wrong(of_what + " is shifted by " + std::to_string(other), "0 to 63 are allowed");
+            wrong(of_what + " has a shift by " + std::to_string(other), "0 to 63 are allowed");
           if (op == '>') value >>= other;
           else if (value < 0 || value > (INT64_MAX >> other)) too_large();
           else value <<= other;
           break;
         default:
-          if (other == 0) wrong(of_what + " is divided by 0", "");
+          if (other == 0) wrong(of_what + " has a division by 0", "");
           if (other == -1 && value == INT64_MIN) too_large();
           value = op == '/' ? value / other : value % other;
       }
     }
   }
 
-  /// Whether what lies `ahead` cannot begin an operand, so that the signs before it close brackets.
+  /// Whether the token `ahead` cannot begin an operand, so that the characters before it close brackets.
   bool ends_here(std::size_t ahead) const {
     const Token& token = peek(ahead);
     if (token.sort == Sort::integer) return false;
     if (token.sort == Sort::punctuation)
       return token.text != "(" && token.text != "-" && token.text != "+" && token.text != "~" && token.text != "::";
-    // "sequence<string<4>> names": a name behind it is what is declared, unless that is a constant.
+    // "sequence<string<4>> names": a name after it is the declared field, unless it is a constant.
     if (token.sort != Sort::name) return true;
     for (std::size_t levels = scope_.size() + 1; levels-- > 0;) {
       std::string full;
@@ -956,7 +959,7 @@ class Parser {
     const Token token = peek();
     if (token.sort == Sort::integer) {
       if (token.number > INT64_MAX)
-        wrong(of_what + ": " + token.text + " is too large", "9223372036854775807 is the most");
+        wrong(of_what + ": " + token.text + " is too large", "the largest value is 9223372036854775807");
       take();
       return static_cast<std::int64_t>(token.number);
     }
@@ -964,8 +967,8 @@ class Parser {
       const std::string which = scoped_name("a constant");
       const Symbol& symbol = find(which, token.place);
       if (!symbol.value)
-        text_.wrong(token.place, "'" + which + "' is " + std::string(called(symbol.what)) + " and no integer",
-                    of_what + " needs one");
+        text_.wrong(token.place, "'" + which + "' is " + std::string(called(symbol.what)) + ", not an integer",
+                    of_what + " needs an integer");
       return *symbol.value;
     }
     wrong("expected an integer for " + of_what + ", found " + shown(token), "");

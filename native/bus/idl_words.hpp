@@ -15,7 +15,7 @@ inline std::string lower(std::string_view text) {
   return out;
 }
 
-/// OMG IDL 4.2, table 7-6, and annex A's integers of stated width: no name may be one of these, in whatever capitals,
+/// OMG IDL 4.2, table 7-6, and annex A's integers of stated width: no name may be one of these, in upper or lower case,
 /// unless escaped by '_'.
 inline constexpr std::string_view keywords_of_types[] = {
     "any",    "bitfield", "bitmask",  "bitset", "boolean",  "case",   "char",   "const",  "default", "double",

@@ -32,7 +32,7 @@ Result<std::vector<Address>> machine_addresses();
 /// The addresses that the words of a transport select from `addresses`, each once, in the order of the words; without
 /// words: loopback. For IPv6, the name of an interface and a network exclude link-local addresses if there are others.
 /// shared_memory: no addresses. Errors: bus.unknown_interface (the word, available interfaces), bus.bad_profile (a word
-/// that is no name, address or network).
+/// that is not a name, address or network).
 Result<std::vector<Address>> chosen_addresses(const Transport& transport, const std::vector<Address>& addresses);
 /// The same for the addresses of this machine.
 Result<std::vector<Address>> chosen_addresses(const Transport& transport);

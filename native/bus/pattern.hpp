@@ -1,6 +1,6 @@
 #pragma once
-/// Names with wildcards, for partitions and servers: '*' matches any characters, also no character and '/'; '?' one.
-/// Any-thread.
+/// Names with wildcards, for partitions and servers: '*' matches any number of any characters, also '/'; '?' matches
+/// one. Any-thread.
 
 #include <string_view>
 

@@ -1,5 +1,6 @@
-// Profiles: XML to Profile and back. What each element may have stands in tables, from which it is read, refused,
-// listed and documented.
+// Profiles: XML to Profile and back. Tables describe each element; reading, refusing, listing and documenting elements
+// use these tables.
+// Long because: reading, writing and the list of keys come from the same tables of elements.
 #include "bus/profile.hpp"
 
 #include <fcntl.h>
@@ -34,9 +35,9 @@ constexpr std::size_t most_file_bytes = 1u << 20;
 constexpr std::size_t most_list_words = 64;  // interfaces, partitions, servers
 constexpr std::size_t most_peers = 4096;
 constexpr std::size_t most_types = 1024, most_topics = 4096;
-constexpr unsigned most_participants = 120;      // of one host and domain: what DDSI-RTPS has ports for
+constexpr unsigned most_participants = 120;      // of one host and domain: as many as DDSI-RTPS has ports for
 constexpr double longest_s = 36525.0 * 86400.0;  // as parse_duration()
-constexpr double most_spin_s = 0.01;             // more is no wait any more
+constexpr double most_spin_s = 0.01;             // a longer poll is not useful
 constexpr std::uint32_t most_int = 0x7fffffff;
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
@@ -65,7 +66,7 @@ std::string spaced(const std::vector<std::string>& words) {
   return text;
 }
 
-// ---- what is wrong with a value; empty: nothing
+// ---- errors of values; empty: no error
 
 struct Wrong {
   std::string why, hint;
@@ -75,10 +76,10 @@ struct Wrong {
 Wrong wrong(const Error& error) { return {error.what, error.hint}; }
 
 Wrong one_of(std::string_view text, const std::vector<std::string>& words) {
-  return {shown(text) + " is none" + nearest(text, words), "allowed: " + joined(words)};
+  return {shown(text) + " is unknown" + nearest(text, words), "allowed: " + joined(words)};
 }
 
-/// A text that reads back as the same double.
+/// A text from which the same double is read.
 std::string exact_duration(double seconds) {
   if (std::isinf(seconds)) return "forever";
   char text[400];
@@ -86,7 +87,7 @@ std::string exact_duration(double seconds) {
   return std::string(text, end.ptr) + "s";
 }
 
-/// An attribute of an element that fills an Into; `write` gives a text that `read` makes the same of.
+/// An attribute of an element that fills an Into; `read` makes the same value from the text of `write`.
 template <typename Into> struct Attribute {
   const char* name;
   std::function<Wrong(Into&, std::string_view)> read;
@@ -127,7 +128,7 @@ Attribute<Into> whole(const char* name, Number Into::* member, std::int64_t leas
           [=](Into& into, std::string_view text) -> Wrong {
             std::int64_t value = 0;
             if (!number(text, value) || value < least || value > most)
-              return {shown(text) + " is no whole number within bounds",
+              return {shown(text) + " is not a whole number in the allowed range",
                       "allowed: " + std::to_string(least) + " to " + std::to_string(most)};
             into.*member = static_cast<Number>(value);
             return {};
@@ -142,7 +143,7 @@ Attribute<Into> size(const char* name, Number Into::* member, std::uint64_t leas
             const auto bytes = parse_size(text);
             if (!bytes) return wrong(bytes.error());
             if (*bytes < least || *bytes > most)
-              return {shown(text) + " is out of bounds",
+              return {shown(text) + " is outside of the allowed range",
                       "allowed: " + format_size(least, true) + " to " + format_size(most, true)};
             into.*member = static_cast<Number>(*bytes);
             return {};
@@ -172,7 +173,7 @@ template <typename Into>
 Attribute<Into> text_value(const char* name, std::string Into::* member, std::size_t most = 255) {
   return {name,
           [=](Into& into, std::string_view text) -> Wrong {
-            if (text.empty()) return {"it is empty", "give a value, or leave it out"};
+            if (text.empty()) return {"it is empty", "give a value, or omit it"};
             if (text.size() > most)
               return {"it has " + std::to_string(text.size()) + " B", "allowed: up to " + std::to_string(most)};
             into.*member = text;
@@ -213,14 +214,14 @@ Wrong read_peers(Discovery& into, std::string_view text) {
         into.peers.push_back(colon == std::string::npos ? host : host + word.substr(colon));
     }
     if (into.peers.size() > most_peers)
-      return {"it has more than " + std::to_string(most_peers) + " peers", "take a discovery server: kind=\"server\""};
+      return {"it has more than " + std::to_string(most_peers) + " peers", "use a discovery server: kind=\"server\""};
   }
   return {};
 }
 
-// ---- what each element has
+// ---- the attributes of each element
 
-/// <profile>, before its files are looked for.
+/// <profile>, before its files are searched.
 struct Draft {
   std::string name, implementation, participant;
   std::uint32_t domain = 0;
@@ -260,7 +261,7 @@ const std::vector<Attribute<Draft>> profile_attributes{
     {"name",
      [](Draft& into, std::string_view text) -> Wrong {
        if (!is_name(text, "-.", 64))
-         return {shown(text) + " is no name", "allowed: 1 to 64 letters, digits, '_', '-', '.'"};
+         return {shown(text) + " is not a valid name", "allowed: 1 to 64 letters, digits, '_', '-', '.'"};
        into.name = text;
        return {};
      },
@@ -278,7 +279,7 @@ const std::vector<Attribute<Draft>> profile_attributes{
        }
        const auto seconds = parse_duration(text);
        if (!seconds || *seconds > most_spin_s)
-         return {shown(text) + " is no time to look for", "allowed: auto, never, or up to 10 ms, as 100us"};
+         return {shown(text) + " is not a valid time to poll", "allowed: auto, never, or up to 10 ms, as 100us"};
        into.spin_s = *seconds;
        return {};
      },
@@ -316,11 +317,11 @@ const std::vector<Attribute<Discovery>> discovery_attributes{
     duration("lease", &Discovery::lease_s),
 };
 
-/// The six files of DDS Security, and how they are called in a folder of `sonde bus keys`.
+/// The six files of DDS Security, with their names in a folder of `sonde bus keys`.
 struct SecurityFile {
   const char* attribute;
   std::string Security::* member;
-  bool own;  ///< in the identity's folder
+  bool own;  ///< whether it is in the identity's folder
   const char* file;
 };
 constexpr SecurityFile security_files[] = {{"identity-ca", &Security::identity_ca, false, "identity_ca.pem"},
@@ -330,14 +331,14 @@ constexpr SecurityFile security_files[] = {{"identity-ca", &Security::identity_c
                                            {"governance", &Security::governance, false, "governance.p7s"},
                                            {"permissions", &Security::permissions, true, "permissions.p7s"}};
 
-constexpr const char* allowed_identity = "allowed: 1 to 64 letters, digits, '_', '-', '.', no '.' first";
+constexpr const char* allowed_identity = "allowed: 1 to 64 letters, digits, '_', '-', '.', no '.' at the beginning";
 bool is_identity(std::string_view text) { return is_name(text, "-.", 64) && !text.starts_with('.'); }
 
 const std::vector<Attribute<SecurityDraft>> security_attributes = [] {
   std::vector<Attribute<SecurityDraft>> all{text_value("folder", &SecurityDraft::folder, 4095),
                                             {"identity", [](SecurityDraft& into, std::string_view text) -> Wrong {
                                                if (!is_identity(text))
-                                                 return {shown(text) + " is no identity", allowed_identity};
+                                                 return {shown(text) + " is not a valid identity", allowed_identity};
                                                into.identity = text;
                                                return {};
                                              }}};
@@ -419,7 +420,7 @@ struct Element {
   const char* name;
   std::vector<std::string> children;
 };
-/// Where each element may stand. writer and reader have QoS attributes, struct and enum a name.
+/// The allowed places of each element. writer and reader have QoS attributes, struct and enum a name.
 const std::vector<Element> elements{
     {"sonde-bus", {"profile", "types", "topic"}},
     {"profile", {"transport", "discovery", "security", "types", "topic"}},
@@ -441,7 +442,7 @@ const std::vector<std::string>& children_of(std::string_view element) {
   return std::find_if(elements.begin(), elements.end(), [&](const Element& e) { return element == e.name; })->children;
 }
 
-/// Hands the attributes of an element on, whatever they fill.
+/// Calls `visit` with the attributes of an element, whatever type they fill.
 template <typename Visit> auto with_attributes(std::string_view element, const Visit& visit) {
   if (element == "sonde-bus") return visit(root_attributes);
   if (element == "profile") return visit(profile_attributes);
@@ -469,7 +470,7 @@ std::string beside(const std::string& folder, const std::string& path) {
   return path.empty() || path.front() == '/' || folder.empty() || folder == "." ? path : folder + "/" + path;
 }
 
-/// The text of a file, where things stand in it, and how to say so.
+/// The text of a file, with positions in it for errors.
 class Document {
  public:
   Document(std::string_view text, std::string file, std::string folder)
@@ -485,7 +486,7 @@ class Document {
                        original_.begin() + static_cast<std::ptrdiff_t>(std::min(offset, original_.size())), '\n');
     return (file_.empty() ? "line " : file_ + ":") + std::to_string(line) + ": ";
   }
-  /// Names and values lie in buffer_, where they were in the text.
+  /// The place of a name or value, which has the same position in buffer_ as in the text.
   std::string where(const char* in_buffer) const {
     const bool is = in_buffer >= buffer_.data() && in_buffer < buffer_.data() + buffer_.size();
     return where(is ? static_cast<std::size_t>(in_buffer - buffer_.data()) : 0);
@@ -518,8 +519,7 @@ class Document {
   pugi::xml_document tree_;
 };
 
-/// A reference to an entity would stay in the value as it is written: only the five of XML and numbers are meant by
-/// anybody.
+/// pugixml leaves unknown entity references in the value. Only XML's five entities and numbers are allowed.
 Result<void> Document::refuse_entities() const {
   const std::string_view text = original_;
   for (std::size_t at = 0; at < text.size(); ++at) {
@@ -536,14 +536,13 @@ Result<void> Document::refuse_entities() const {
                                                                  std::string_view::npos
                                         : name.find_first_not_of("0123456789", 1) == std::string_view::npos);
     if (!of_xml && !number)
-      return bad(where(at),
-                 "the entity &" + std::string(name.substr(0, name.find_first_of(" <\"\n"))) + " is not known",
+      return bad(where(at), "the entity &" + std::string(name.substr(0, name.find_first_of(" <\"\n"))) + " is unknown",
                  "allowed: &amp; &lt; &gt; &quot; &apos; and numbers, as &#233;");
   }
   return {};
 }
 
-/// RFC 3629: no surrogates, nothing longer than it needs to be.
+/// RFC 3629: without surrogates and overlong forms.
 bool is_utf8(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
     const auto lead = static_cast<unsigned char>(text[at]);
@@ -569,7 +568,7 @@ Result<pugi::xml_node> Document::parse() {
   if (original_.size() > most_file_bytes)
     return bad("",
                called() + " has " + format_size(original_.size()) + "; allowed: up to " + format_size(most_file_bytes),
-               "put types into IDL files, and peers into host lists");
+               "move types to IDL files, and write peers as host lists");
   if (const std::size_t nul = original_.find('\0'); nul != std::string::npos)
     return bad(where(nul), "there is a NUL byte", "a profile is XML in UTF-8");
   if (!is_utf8(original_)) return bad("", called() + " is not in UTF-8", "save it in UTF-8");
@@ -582,18 +581,18 @@ Result<pugi::xml_node> Document::parse() {
     std::string why = parsed.description();
     if (!why.empty() && why.front() >= 'A' && why.front() <= 'Z')
       why.front() = static_cast<char>(why.front() - 'A' + 'a');
-    return bad(where(static_cast<std::size_t>(std::max<std::ptrdiff_t>(parsed.offset, 0))), "this is no XML: " + why,
+    return bad(where(static_cast<std::size_t>(std::max<std::ptrdiff_t>(parsed.offset, 0))), "not valid XML: " + why,
                "see docs/reference/bus-profile.md for an example");
   }
   pugi::xml_node root;
   for (const auto node : tree_) {
     if (node.type() == pugi::node_doctype)
-      return bad(where(node), "a DOCTYPE is not read", "take it out: entities and DTDs have no use here");
+      return bad(where(node), "a DOCTYPE is not allowed", "remove it: entities and DTDs are not used here");
     if (node.type() != pugi::node_element)
-      return bad(where(node), "there is text outside of the elements: " + shown(node.value()), "take it out");
+      return bad(where(node), "there is text outside of the elements: " + shown(node.value()), "remove it");
     if (root)
-      return bad(where(node), "there is a second element beside <sonde-bus>: <" + std::string(node.name()) + ">",
-                 "put it into <sonde-bus>");
+      return bad(where(node), "there is a second element next to <sonde-bus>: <" + std::string(node.name()) + ">",
+                 "move it into <sonde-bus>");
     root = node;
   }
   if (!root) return bad("", called() + " has no element", "begin with <sonde-bus version=\"1\">");
@@ -615,41 +614,41 @@ Result<void> Document::read(pugi::xml_node node, const std::vector<Attribute<Int
       for (const auto& k : known) names.emplace_back(k.name);
       return Error{"bus.unknown_key",
                    where(attribute.name()) + "<" + element + "> has no attribute " + shown(name) + nearest(name, names),
-                   names.empty() ? "it has none" : "it has: " + joined(names)};
+                   names.empty() ? "it has no attributes" : "it has: " + joined(names)};
     }
     const std::string what = "<" + element + "> " + at->name + ": ";
     if (!seen.insert(name).second)
-      return bad(where(attribute.name()), "<" + element + "> has " + at->name + " twice", "leave one of them out");
+      return bad(where(attribute.name()), "<" + element + "> has " + at->name + " twice", "remove one of them");
     if (std::any_of(value.begin(), value.end(), is_control))
-      return bad(where(attribute.name()), what + shown(value) + " has a control character", "leave it out");
+      return bad(where(attribute.name()), what + shown(value) + " has a control character", "remove it");
     if (const Wrong found = at->read(into, value)) return bad(where(attribute.name()), what + found.why, found.hint);
   }
   for (const auto& k : known)
     if (k.required && !seen.contains(k.name)) {
       const std::string allowed = k.values.empty() ? "" : "; allowed: " + joined(k.values);
-      return bad(where(node), "<" + element + "> lacks " + k.name + allowed,
+      return bad(where(node), "<" + element + "> has no " + k.name + allowed,
                  "add " + std::string(k.name) + "=\"" + (k.values.empty() ? "…" : k.values.front()) + "\"");
     }
   return {};
 }
 
-/// Only elements that may stand there, no text.
+/// Only allowed elements, and no text.
 Result<void> Document::check_children(pugi::xml_node node) const {
   const auto& allowed = children_of(node.name());
   const std::string element = node.name();
   for (const auto child : node) {
     if (child.type() != pugi::node_element)
       return bad(where(child), "<" + element + "> has text: " + shown(child.value()),
-                 "values stand in attributes: name=\"value\"");
+                 "write values as attributes: name=\"value\"");
     if (std::find(allowed.begin(), allowed.end(), child.name()) == allowed.end()) {
       std::string elsewhere;
       for (const auto& e : elements)
         if (std::find(e.children.begin(), e.children.end(), child.name()) != e.children.end())
-          elsewhere = std::string("; <") + child.name() + "> stands in <" + e.name + ">";
+          elsewhere = std::string("; <") + child.name() + "> belongs in <" + e.name + ">";
       return Error{"bus.unknown_key",
                    where(child) + "<" + element + "> has no element " + shown(child.name()) +
                        (elsewhere.empty() ? nearest(child.name(), allowed) : ""),
-                   (allowed.empty() ? "it has none" : "it has: " + joined(allowed)) + elsewhere};
+                   (allowed.empty() ? "it has no elements" : "it has: " + joined(allowed)) + elsewhere};
     }
   }
   return {};
@@ -667,7 +666,8 @@ Result<TypePtr> Document::read_enum(pugi::xml_node node) const {
     if (auto ok = read(child, value_attributes, value); !ok) return ok.error();
     if (!value.numbered) {
       if (next > most_int)
-        return bad(where(child), "the value before " + shown(value.name) + " was the largest there is", "number it");
+        return bad(where(child), "the value before " + shown(value.name) + " was the largest possible value",
+                   "give this one a value");
       value.value = static_cast<std::int32_t>(next);
     }
     next = std::int64_t{value.value} + 1;
@@ -687,10 +687,10 @@ Result<TypePtr> Document::read_struct(pugi::xml_node node, const Profile& profil
     if (auto ok = read(child, field_attributes, draft); !ok) return ok.error();
     if (draft.array && draft.is_sequence)
       return bad(where(child), "<field> " + draft.name + " is an array and a sequence",
-                 "leave one out; in IDL, by <types idl=\"…\"/>, there are sequences of arrays");
+                 "remove one; IDL files (<types idl=\"…\"/>) can declare sequences of arrays");
     if (draft.bound && draft.type != "string")
-      return bad(where(child), "<field> bound: " + shown(draft.type) + " has none",
-                 "bound is of strings; of a sequence it is sequence=\"" + std::to_string(draft.bound) + "\"");
+      return bad(where(child), "<field> bound: " + shown(draft.type) + " has no bound",
+                 "bound is for strings; the bound of a sequence is sequence=\"" + std::to_string(draft.bound) + "\"");
     TypePtr type;
     std::vector<std::string> words;
     for (const auto& [word, kind] : type_words) {
@@ -704,7 +704,7 @@ Result<TypePtr> Document::read_struct(pugi::xml_node node, const Profile& profil
     if (!type)
       return bad(
           where(child),
-          "<field> type: " + shown(draft.type) + " is no type that is declared before" + nearest(draft.type, words),
+          "<field> type: " + shown(draft.type) + " is not declared before this field" + nearest(draft.type, words),
           "allowed: " + joined(words));
     if (draft.array) type = array_of(type, draft.array);
     if (draft.is_sequence) type = sequence_of(type, draft.sequence);
@@ -712,7 +712,7 @@ Result<TypePtr> Document::read_struct(pugi::xml_node node, const Profile& profil
     if (fields.size() > limit::fields)
       return bad(where(child),
                  "<struct> " + declared.name + " has more than " + std::to_string(limit::fields) + " fields",
-                 "put some of them into a structure of their own");
+                 "move some of them to a structure of their own");
   }
   return structure(declared.name, std::move(fields));
 }
@@ -721,11 +721,11 @@ Result<void> Document::add_type(pugi::xml_node node, const std::string& name, co
                                 Profile& profile) const {
   const auto [at, fresh] = profile.types.emplace(name, type);
   if (!fresh && !equal(*at->second, *type))
-    return bad(where(node), "the type " + shown(name) + " is declared twice, with other fields",
-               "rename one of them, or leave it out");
+    return bad(where(node), "the type " + shown(name) + " is declared twice, with different fields",
+               "rename or remove one of them");
   if (profile.types.size() > most_types)
     return bad(where(node), "there are more than " + std::to_string(most_types) + " types",
-               "leave out those that no topic has");
+               "remove those that no topic uses");
   return {};
 }
 
@@ -750,7 +750,7 @@ Result<void> Document::read_types(pugi::xml_node node, Profile& profile) const {
       for (const auto part : child) {
         if (part.type() == pugi::node_element)
           return Error{"bus.unknown_key", where(part) + "<idl> has no element " + shown(part.name()),
-                       "it has text alone: write '<' as &lt;, or put all of it into <![CDATA[ … ]]>"};
+                       "it can have only text: write '<' as &lt;, or put all of it into <![CDATA[ … ]]>"};
         text += part.value();
       }
       if (auto ok = add(child, parse_idl(text, "<idl>")); !ok) return ok;
@@ -777,13 +777,13 @@ Result<void> Document::read_topic(pugi::xml_node node, Profile& profile) const {
     for (const auto& [name, its] : profile.types)
       if (its->kind == Kind::structure) names.push_back(name);
     return bad(where(node), "<topic> type: there is no structure " + shown(draft.type) + nearest(draft.type, names),
-               names.empty() ? "declare it before, by <types idl=\"file.idl\"/> or in <types>"
+               names.empty() ? "declare it before the topic, with <types idl=\"file.idl\"/> or in <types>"
                              : "there are: " + joined(names));
   }
   std::set<std::string_view> seen;
   for (const auto child : node) {
     if (!seen.insert(child.name()).second)
-      return bad(where(child), "<topic> has <" + std::string(child.name()) + "> twice", "put all into one");
+      return bad(where(child), "<topic> has <" + std::string(child.name()) + "> twice", "merge them into one");
     if (auto ok = check_children(child); !ok) return ok;
     if (auto ok = read(child, qos_attributes, std::string_view(child.name()) == "writer" ? topic.writer : topic.reader);
         !ok)
@@ -794,10 +794,10 @@ Result<void> Document::read_topic(pugi::xml_node node, Profile& profile) const {
       return bad(where(node), "the " + std::string(of) + " of topic " + topic.name + ": " + ok.error().what,
                  ok.error().hint);
   if (!profile.topics.emplace(draft.name, topic).second)
-    return bad(where(node), "the topic " + draft.name + " is declared twice", "leave one of them out");
+    return bad(where(node), "the topic " + draft.name + " is declared twice", "remove one of them");
   if (profile.topics.size() > most_topics)
     return bad(where(node), "there are more than " + std::to_string(most_topics) + " topics",
-               "leave out those that are not needed");
+               "remove those that are not needed");
   return {};
 }
 
@@ -805,20 +805,21 @@ Result<Security> Document::read_security(pugi::xml_node node) const {
   SecurityDraft draft;
   if (auto ok = check_children(node); !ok) return ok.error();
   if (auto ok = read(node, security_attributes, draft); !ok) return ok.error();
-  // Programs with keys of their own share one profile: who each is, its environment says.
+  // Programs with separate keys can share a profile: the environment sets each program's identity.
   if (const char* own = std::getenv("SONDE_BUS_IDENTITY"); own && *own && !draft.folder.empty()) {
-    if (!is_identity(own)) return bad("SONDE_BUS_IDENTITY: ", shown(own) + " is no identity", allowed_identity);
+    if (!is_identity(own))
+      return bad("SONDE_BUS_IDENTITY: ", shown(own) + " is not a valid identity", allowed_identity);
     draft.identity = own;
   }
   if (draft.folder.empty() != draft.identity.empty())
     return bad(where(node),
                std::string("<security> has ") +
-                   (draft.folder.empty() ? "an identity without its folder" : "a folder without an identity in it"),
-               "give both, as 'sonde bus keys' made them: folder=\"keys\" identity=\"node-manager\"");
+                   (draft.folder.empty() ? "an identity but no folder" : "a folder but no identity"),
+               "give both, as written by 'sonde bus keys': folder=\"keys\" identity=\"node-manager\"");
   for (const auto& file : security_files) {
     auto& path = draft.files.*file.member;
     if (path.empty() && draft.folder.empty())
-      return bad(where(node), std::string("<security> lacks ") + file.attribute,
+      return bad(where(node), std::string("<security> has no ") + file.attribute,
                  "give all six files, or folder and identity");
     if (path.empty()) path = draft.folder + "/" + (file.own ? draft.identity + "/" : "") + file.file;
     path = beside(folder_, path);
@@ -854,7 +855,7 @@ Result<Profile> Document::read_profile(pugi::xml_node root, pugi::xml_node node)
     const std::string_view element = child.name();
     if (element == "types" || element == "topic") continue;
     if (!seen.insert(element).second)
-      return bad(where(child), "<profile> has <" + std::string(element) + "> twice", "put all into one");
+      return bad(where(child), "<profile> has <" + std::string(element) + "> twice", "merge them into one");
     if (auto ok = check_children(child); !ok) return ok.error();
     if (element == "transport")
       if (auto ok = read(child, transport_attributes, profile.transport); !ok) return ok.error();
@@ -885,7 +886,7 @@ Result<Profile> Document::profile(pugi::xml_node root, std::string_view name) co
     if (!read_one) return read_one;
     const std::string its = read_one->name;
     if (!profiles.emplace(its, std::move(*read_one)).second)
-      return bad(where(node), "the profile " + its + " is there twice", "rename one of them");
+      return bad(where(node), "the profile " + its + " is defined twice", "rename one of them");
   }
   std::vector<std::string> names;
   for (const auto& [its, profile] : profiles) names.push_back(its);
@@ -893,7 +894,7 @@ Result<Profile> Document::profile(pugi::xml_node root, std::string_view name) co
   if (name.empty() && names.size() == 1) return profiles.begin()->second;
   const auto at = profiles.find(name.empty() ? "default" : std::string(name));
   if (at == profiles.end() && name.empty())
-    return Error{"bus.no_profile", called() + " has several profiles, none is called default",
+    return Error{"bus.no_profile", called() + " has several profiles, but none is called default",
                  "name one of: " + joined(names)};
   if (at == profiles.end())
     return Error{"bus.no_profile", called() + " has no profile " + shown(name) + nearest(name, names),
@@ -906,11 +907,11 @@ Result<std::string> text_of_file(const std::string& path) {
     return Error{"bus.no_file", "cannot read the profile " + path + ": " + why,
                  "correct its path; docs/reference/bus-profile.md has an example"};
   };
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO would let us wait
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // opening a FIFO would block
   if (fd < 0) return no_file(std::strerror(errno));
   struct stat found{};
   std::string text;
-  Result<std::string> result = no_file("it is no file");
+  Result<std::string> result = no_file("it is not a file");
   if (::fstat(fd, &found) == 0 && S_ISREG(found.st_mode)) {
     char part[65536];
     ssize_t n = 0;
@@ -924,7 +925,7 @@ Result<std::string> text_of_file(const std::string& path) {
 
 // ---- writing
 
-/// Those attributes in which `from` differs from what is assumed when they are left out.
+/// Writes the attributes in which `from` differs from the default.
 template <typename Into>
 void write_attributes(pugi::xml_node node, const std::vector<Attribute<Into>>& known, const Into& from,
                       const Into& otherwise = {}) {
@@ -944,25 +945,25 @@ Error bad_profile(const std::string& what, const std::string& hint) { return {"b
 Result<void> check_transport(const Transport& t) {
   const bool groups = t.kind == TransportKind::udp4 || t.kind == TransportKind::udp6;
   if (t.multicast == Multicast::all && !groups)
-    return bad_profile("multicast=\"all\" is of udp4 and udp6: other transports have no groups",
-                       "leave multicast out, or take kind=\"udp4\"");
+    return bad_profile("multicast=\"all\" needs udp4 or udp6: other transports have no groups",
+                       "remove multicast, or use kind=\"udp4\"");
   if (t.port && t.kind != TransportKind::tcp4)
-    return bad_profile("a transport's port is of tcp4: the others' ports follow from the domain",
-                       "leave port out, or change the domain");
+    return bad_profile("only tcp4 has a port: the ports of other transports follow from the domain",
+                       "remove port, or change the domain");
   if (t.kind == TransportKind::shared_memory && !t.interfaces.empty())
-    return bad_profile("shared memory has no interfaces", "leave interfaces out, or take kind=\"udp4\"");
+    return bad_profile("shared memory has no interfaces", "remove interfaces, or use kind=\"udp4\"");
   for (const auto bytes : {t.receive_buffer_bytes, t.send_buffer_bytes})
     if (bytes > most_int)
       return bad_profile(
           "a socket buffer of " + std::to_string(bytes) + " B; allowed: up to " + std::to_string(most_int),
-          "16MiB is much");
+          "16MiB is usually more than enough");
   if (t.max_message_bytes && (t.max_message_bytes < 1024 || t.max_message_bytes > 65500))
     return bad_profile("datagrams of " + std::to_string(t.max_message_bytes) + " B at most; allowed: 1024 to 65500",
-                       "1400 fits Ethernet's frames");
+                       "1400 fits into Ethernet frames");
   if (t.interfaces.size() > most_list_words)
     return bad_profile("there are " + std::to_string(t.interfaces.size()) + " interfaces; allowed: up to " +
                            std::to_string(most_list_words),
-                       "name a network: 10.1.0.0/16");
+                       "give a network instead, like 10.1.0.0/16");
   return {};
 }
 
@@ -970,7 +971,7 @@ Result<void> check_discovery(const Discovery& d) {
   const auto belongs = [&](bool given, DiscoveryKind to, const char* what, const char* kind) -> Result<void> {
     if (given && d.kind != to)
       return bad_profile(std::string(what) + " belongs to discovery kind=\"" + kind + "\"",
-                         std::string("say kind=\"") + kind + "\", or leave " + what + " out");
+                         std::string("write kind=\"") + kind + "\", or remove " + what);
     return {};
   };
   for (const auto& ok : {belongs(!d.peers.empty(), DiscoveryKind::peers, "peers", "peers"),
@@ -979,13 +980,13 @@ Result<void> check_discovery(const Discovery& d) {
                          belongs(!d.backup.empty(), DiscoveryKind::server, "backup", "server")})
     if (!ok) return ok;
   if (d.kind == DiscoveryKind::peers && d.peers.empty())
-    return bad_profile("discovery by peers lacks the peers",
-                       "name them: peers=\"n001 n002\", on one machine peers=\"localhost:8\"");
+    return bad_profile("discovery by peers needs a list of peers",
+                       "write peers=\"n001 n002\", or on one machine peers=\"localhost:8\"");
   if (d.kind == DiscoveryKind::server && d.servers.empty())
-    return bad_profile("discovery by a server lacks servers", "say where it is: servers=\"10.1.0.1:11811\"");
+    return bad_profile("discovery by a server needs a list of servers", "write servers=\"10.1.0.1:11811\"");
   if (!d.backup.empty() && !d.serve)
-    return bad_profile("a backup file is the server's, and this participant is none",
-                       "leave backup out, or say serve=\"yes\"");
+    return bad_profile("only a discovery server has a backup file, but this participant is not one",
+                       "remove backup, or write serve=\"yes\"");
   for (const auto& word : d.peers) {
     auto peer = parse_peer(word);
     if (!peer) return peer.error();
@@ -993,12 +994,12 @@ Result<void> check_discovery(const Discovery& d) {
       return bad_profile("the peer " + shown(word) + " asks for " + std::to_string(peer->number) +
                              " participants; allowed: up to " + std::to_string(most_participants) +
                              " on one host in one domain",
-                         "behind a peer's colon stands how many participants may run there, not a port");
+                         "the number after a peer's colon is the largest number of participants there, not a port");
   }
   if (d.servers.size() > most_list_words)
     return bad_profile(
         "there are " + std::to_string(d.servers.size()) + " servers; allowed: up to " + std::to_string(most_list_words),
-        "name a few");
+        "give fewer");
   for (const auto& word : d.servers) {
     auto server = parse_peer(word);
     if (!server) return server.error();
@@ -1010,7 +1011,7 @@ Result<void> check_discovery(const Discovery& d) {
   if (!(d.announce_s >= 0) || d.announce_s >= d.lease_s)
     return bad_profile("announcements every " + exact_duration(d.announce_s) + " are too seldom for a lease of " +
                            exact_duration(d.lease_s),
-                       "make announce a third of the lease, or leave it out");
+                       "set announce to a third of the lease, or remove it");
   return {};
 }
 
@@ -1021,7 +1022,7 @@ Result<void> check_text(const std::string& text, const char* what, std::size_t m
         std::string(what) + " has " + std::to_string(text.size()) + " B; allowed: up to " + std::to_string(most),
         "shorten it");
   if (std::any_of(text.begin(), text.end(), is_control) || !is_utf8(text))
-    return bad_profile(std::string(what) + " " + shown(text) + " has a control character, or is not in UTF-8",
+    return bad_profile(std::string(what) + " " + shown(text) + " has a control character, or is not UTF-8",
                        "correct it");
   return {};
 }
@@ -1045,7 +1046,7 @@ Result<void> check_topic_name(std::string_view name) {
   return Error{"bus.bad_name",
                "the topic name " + shown(name) +
                    (name.size() > limit::name_bytes ? " has " + std::to_string(name.size()) + " B"
-                                                    : " is no name that every DDS takes"),
+                                                    : " is not a valid name in every DDS"),
                "allowed: 1 to 255 letters, digits, '_', '/', ':'"};
 }
 
@@ -1053,12 +1054,12 @@ Result<void> check(const Qos& qos) {
   const auto bad = [](const std::string& what, const std::string& hint) { return Error{"bus.bad_qos", what, hint}; };
   if (qos.history == History::keep_last && (qos.depth < 1 || qos.depth > most_int))
     return bad("a depth of " + std::to_string(qos.depth) + "; allowed: 1 to " + std::to_string(most_int),
-               "depth=\"1\" keeps the last sample alone");
+               "depth=\"1\" keeps only the last sample");
   if (qos.history == History::keep_last && qos.max_samples)
-    return bad("max-samples is of history keep-all", "say history=\"keep-all\", or limit by depth");
+    return bad("max-samples needs history keep-all", "write history=\"keep-all\", or limit the history with depth");
   if (qos.max_samples > most_int)
     return bad("max-samples of " + std::to_string(qos.max_samples) + "; allowed: up to " + std::to_string(most_int),
-               "leave it out");
+               "remove it");
   struct Time {
     const char* name;
     double value_s;
@@ -1076,68 +1077,68 @@ Result<void> check(const Qos& qos) {
                  "write it like 500ms");
   }
   if (qos.strength && qos.ownership == Ownership::shared)
-    return bad("strength is of ownership exclusive", "say ownership=\"exclusive\", or leave strength out");
+    return bad("strength needs ownership exclusive", "write ownership=\"exclusive\", or remove strength");
   if (qos.partitions.size() > most_list_words)
     return bad("there are " + std::to_string(qos.partitions.size()) + " partitions; allowed: up to " +
                    std::to_string(most_list_words),
-               "take a wildcard: Node*");
+               "use a wildcard, like Node*");
   for (const auto& partition : qos.partitions) {
     const auto taken = [](char c) { return !is_control(c) && c != ' ' && c != '[' && c != ']' && c != '\\'; };
     if (partition.empty() || partition.size() > 255 || !is_utf8(partition) ||
         !std::all_of(partition.begin(), partition.end(), taken))
-      return bad("the partition " + shown(partition) + " is no name that every DDS reads alike",
-                 "allowed: 1 to 255 characters without blanks, '[', ']', '\\'; '*' and '?' stand for any");
+      return bad("the partition " + shown(partition) + " is a name that DDS implementations read differently",
+                 "allowed: 1 to 255 characters without blanks, '[', ']', '\\'; '*' and '?' are wildcards");
   }
   if (qos.user_data.size() > most_user_data)
     return bad("user data of " + std::to_string(qos.user_data.size()) + " B; allowed: up to " +
-                   std::to_string(most_user_data) + ", Sonde's own beside it",
-               "put it into a topic");
+                   std::to_string(most_user_data) + ", besides Sonde's own",
+               "send it in a topic");
   if (std::any_of(qos.user_data.begin(), qos.user_data.end(), is_control) || !is_utf8(qos.user_data))
-    return bad("the user data " + shown(qos.user_data) + " have a control character, or are not in UTF-8",
-               "user data are text");
+    return bad("the user data " + shown(qos.user_data) + " have a control character, or are not UTF-8",
+               "user data must be text");
   return {};
 }
 
 Result<void> check(const Profile& profile) {
   if (!is_name(profile.name, "-.", 64))
-    return bad_profile("the profile's name " + shown(profile.name) + " is none",
+    return bad_profile("the profile's name " + shown(profile.name) + " is not valid",
                        "allowed: 1 to 64 letters, digits, '_', '-', '.'");
   if (profile.domain > 232)
     return bad_profile(
         "domain " + std::to_string(profile.domain) + "; allowed: 0 to 232, for which DDSI-RTPS has ports",
-        "take another");
+        "choose another");
   if (auto ok = check_text(profile.implementation, "the implementation", 64); !ok) return ok;
   if (auto ok = check_text(profile.participant, "the participant's name", 255); !ok) return ok;
   if (auto ok = check_transport(profile.transport); !ok) return ok;
   if (auto ok = check_discovery(profile.discovery); !ok) return ok;
   if (auto ok = check_text(profile.discovery.backup, "the backup file"); !ok) return ok;
   if (profile.security && profile.domain > 230)
-    return bad_profile("domain " + std::to_string(profile.domain) +
-                           " cannot be secured: DDS Security's documents name domains 0 to 230",
-                       "take one of these");
+    return bad_profile(
+        "domain " + std::to_string(profile.domain) + " cannot be secured: DDS Security is defined for domains 0 to 230",
+        "choose one of these");
   if (profile.security)
     for (const auto& file : security_files) {
       const std::string& path = (*profile.security).*file.member;
       if (path.empty())
-        return bad_profile(std::string("security lacks ") + file.attribute,
+        return bad_profile(std::string("security has no ") + file.attribute,
                            "give all six files, or folder and identity");
       if (auto ok = check_text(path, file.attribute); !ok) return ok;
     }
   for (const auto& [name, type] : profile.types) {
     if (!type || type->name != name)
-      return bad_profile("the type " + shown(name) + " is none, or is called otherwise",
-                         "enter types by their own names");
+      return bad_profile("the type " + shown(name) + " is missing, or has another name",
+                         "enter each type under its own name");
     if (type->kind != Kind::structure) continue;  // an enumeration is part of structures only
     if (auto ok = check(*type); !ok) return ok;
   }
   for (const auto& [name, topic] : profile.topics) {
     if (auto ok = check_topic_name(name); !ok) return ok;
     if (topic.name != name)
-      return bad_profile("the topic " + name + " is called " + shown(topic.name), "enter topics by their own names");
+      return bad_profile("the topic " + name + " is called " + shown(topic.name),
+                         "enter each topic under its own name");
     const auto type = profile.types.find(topic.type);
     if (type == profile.types.end() || type->second->kind != Kind::structure)
-      return bad_profile("topic " + name + ": the profile has no structure " + shown(topic.type),
-                         "enter its type, too");
+      return bad_profile("topic " + name + ": the profile has no structure " + shown(topic.type), "add its type, too");
     for (const Qos* qos : {&topic.writer, &topic.reader})
       if (auto ok = check(*qos); !ok)
         return Error{ok.error().code, "topic " + name + ": " + ok.error().what, ok.error().hint};

@@ -33,8 +33,9 @@ struct Qos {
   std::int32_t strength = 0;
   bool order_by_source = false;  ///< destination order by source time instead of arrival
   std::vector<std::string>
-      partitions;         ///< of its publisher or subscriber; none: the default partition. '*' and '?' on one side only
-  std::string user_data;  ///< announced with it: most_user_data (bus.hpp) bytes at most; Sonde's own goes before it
+      partitions;  ///< of its publisher or subscriber; none: the default partition. '*' and '?' on one side only
+  std::string
+      user_data;  ///< announced with it: at most most_user_data (bus.hpp) bytes; Sonde's own data come before it
 
   bool operator==(const Qos&) const = default;
 };

@@ -1,6 +1,7 @@
-// Requests and replies. A client's calls wait in a Hub, which all clients of one service of a Bus share: one writer,
-// one reader, one thread that takes replies and sends again what nobody answered. A server has one thread that takes
+// Requests and replies. All clients of one service of a Bus share a Hub, in which calls wait. It has one writer, one
+// reader, and one thread that takes replies and resends unanswered requests. A server has one thread that takes
 // requests and others that call its handler.
+// Long because: a call's life passes through client, hub and server, which share one wire format.
 #include "bus/request.hpp"
 
 #include <algorithm>
@@ -27,33 +28,32 @@
 namespace sonde::bus {
 namespace {
 
-constexpr std::uint32_t request_depth = 1024;  ///< samples that either end of the request topic holds
-constexpr std::uint32_t reply_depth = 256;     ///< of a server for one participant of clients
+constexpr std::uint32_t request_depth = 1024;  ///< samples that each end of the request topic stores
+constexpr std::uint32_t reply_depth = 256;     ///< of a server, for one participant of clients
 constexpr std::uint32_t replies_depth =
-    65536;  ///< of such a participant, for all servers' replies: to a DDS they are one instance
+    65536;  ///< of such a participant, for replies of all servers: a DDS treats them as one instance
 constexpr std::size_t in_flight_of_hub =
-    reply_depth;  ///< calls that were sent and are not answered: replies to all have their place
+    reply_depth;  ///< calls that were sent and not answered: there is room for the replies to all
 constexpr std::size_t in_flight_of_client = 64;  ///< as many as a server remembers by default
 constexpr std::size_t most_waiting = 65536;      ///< calls of a hub that wait for their turn
-constexpr std::size_t finished_kept = 1024;      ///< calls of a client of which it is known what became of them
-constexpr double most_blocking_s = 0.1;          ///< a peer that reads nothing holds up a thread so long at most
-constexpr double cold_retry_s =
-    0.02;  ///< while no server has answered yet: what is sent as a match is being made can be lost
-constexpr double look_again_s = 0.005;       ///< whether there is a server now
-constexpr double look_for_clients_s = 0.05;  ///< of an implementation that does not tell of matches
+constexpr std::size_t finished_kept = 1024;      ///< finished calls of a client whose outcome is remembered
+constexpr double most_blocking_s = 0.1;  ///< the longest time that a peer which does not read can block a thread
+constexpr double cold_retry_s = 0.02;    ///< while no server has answered yet: requests sent during a match can be lost
+constexpr double look_again_s = 0.005;   ///< period of checks for a server
+constexpr double look_for_clients_s = 0.05;  ///< for an implementation that does not report matches
 constexpr double way_back_s =
-    1;  ///< a server that hears requests has opened its writer of replies by then, or does so when it is asked
+    1;  ///< by then a server has opened its writer of replies, or it opens it at the first request
 constexpr double linger_s = 0.25;  ///< how long a thread polls for new timers after work, without a wake-up
 constexpr std::size_t most_participants = 1024;  ///< of clients, that a server remembers
 constexpr std::size_t most_clients = 1024;       ///< of one participant
 constexpr std::size_t most_remembered_bytes =
-    256u << 20;                ///< without what the DDS keeps of each participant's last reply_depth
-constexpr double grace_s = 5;  ///< a participant without a reader of replies is forgotten after that
+    256u << 20;                ///< not including the last reply_depth replies that the DDS stores for each participant
+constexpr double grace_s = 5;  ///< a participant without a reader of replies is forgotten after this time
 constexpr std::uint32_t most_partition = 64, most_name = 255, most_message = 4096;
-constexpr std::size_t most_body = limit::sample_bytes - 8192;  ///< the header has its place besides
+constexpr std::size_t most_body = limit::sample_bytes - 8192;  ///< the rest is for the header
 constexpr std::uint32_t no_deadline = UINT32_MAX;
 
-/// now_ns() at which `s` from now is over; 0: never.
+/// The value of now_ns() in `s` seconds; 0: never.
 std::int64_t in_ns(std::int64_t now, double s) { return s >= 1e9 ? 0 : now + static_cast<std::int64_t>(s * 1e9); }
 
 std::string partition_of(const Guid& client) { return "reply/" + client.text(); }
@@ -143,7 +143,7 @@ std::string_view fitting(std::string_view text, std::size_t most) {
 Qos request_qos(const Qos& given, bool reads) {
   Qos qos = given;
   qos.reliability = Reliability::reliable;
-  qos.durability = Durability::volatile_;  // a server that comes later must not execute what is long over
+  qos.durability = Durability::volatile_;  // a server that starts later must not execute old requests
   if (qos.history == History::keep_last) qos.depth = std::max(qos.depth, request_depth);
   qos.max_blocking_s = std::min(qos.max_blocking_s, most_blocking_s);
   qos.deadline_s = qos.lifespan_s = qos.lease_s = forever;
@@ -164,7 +164,7 @@ Qos reply_qos(const Qos& given, const Guid& client, const Caps& caps) {
   return qos;
 }
 
-/// ServiceTypes, with what there is to check worked out once. Any-thread.
+/// ServiceTypes with their checkers, which are created once. Any-thread.
 struct ServiceCheckers {
   std::optional<Checker> request, reply;
 
@@ -186,7 +186,7 @@ struct ServiceCheckers {
 
 struct Hub;
 
-/// One Client, as its hub knows it. All but the constants under the hub's lock.
+/// A Client in its hub. All but the constants are protected by the hub's lock.
 struct ClientCore {
   explicit ClientCore(const ServiceTypes& types) : checkers(types) {}
   std::uint32_t number = 0;
@@ -196,11 +196,11 @@ struct ClientCore {
   CallCounts counts;
   bool closed = false;
   std::deque<std::uint64_t> finished;
-  std::unordered_map<std::uint64_t, bool> was_answered;  ///< of those
+  std::unordered_map<std::uint64_t, bool> was_answered;  ///< for each of these calls
 };
 
 struct Call {
-  // Constant once it is registered.
+  // Constant after the registration.
   std::shared_ptr<ClientCore> client;
   std::uint64_t number = 0;
   std::vector<std::byte> body;
@@ -240,8 +240,8 @@ struct Hub : std::enable_shared_from_this<Hub> {
   std::deque<CallPtr> waiting;
   std::size_t in_flight = 0;
   std::int64_t sleeps_until_ns = -1;    ///< 0: until it is woken; -1: is awake
-  std::atomic<bool> warm{false};        ///< what is sent now is not lost for a match that is being made
-  std::atomic<std::int64_t> met_ns{0};  ///< since when a server is there; 0: none
+  std::atomic<bool> warm{false};        ///< a request sent now is not lost because of an incomplete match
+  std::atomic<std::int64_t> met_ns{0};  ///< the time since which there is a server; 0: there is none
   bool stopping = false;
   std::vector<std::pair<CallPtr, Result<std::vector<Answer>>>> over;  ///< to be reported
 
@@ -303,7 +303,8 @@ Result<std::shared_ptr<Hub>> join_hub(const std::shared_ptr<Bus>& bus, const std
   hubs().push_back(hub);
   return hub;
 }
-void leave_hub(std::shared_ptr<Hub> hub) {
+/// Takes the pointer itself: a client may be destroyed within a callback of the hub, which must live until stop() ends.
+void leave_hub(std::shared_ptr<Hub> hub) {  // NOLINT(performance-unnecessary-value-param)
   {
     const std::lock_guard lock(hubs_mutex());
     if (--hub->users) return;
@@ -335,7 +336,7 @@ void Hub::stop() {
     wake();
   }
   if (std::this_thread::get_id() == thread_id)
-    thread.detach();  // the last client went in a `done`; the thread itself holds the hub until it ends
+    thread.detach();  // a `done` destroyed the last client; this thread keeps the hub alive until it ends
   else thread.join();
 }
 
@@ -367,8 +368,8 @@ void Hub::register_call(const CallPtr& call) {
   if (now) send(now);
 }
 
-/// Whether there is a server, one or all of those there are, that has matched this hub's writer: it opens its writer of
-/// replies then.
+/// Whether one server, or every present server, has opened its writer of replies, which it does after a match with this
+/// hub's writer.
 bool Hub::has_ways_back(bool all) const {
   const auto servers = writer->matched(), replies = reader->matched();
   const auto has_one = [&](const Guid& server) {
@@ -378,8 +379,8 @@ bool Hub::has_ways_back(bool all) const {
              : std::any_of(servers.begin(), servers.end(), has_one);
 }
 
-/// Until requests reach a server and its replies come back; one that opens its writer of replies only when it is asked
-/// is waited for way_back_s.
+/// Waits until requests reach a server and its replies arrive. For a server that opens its writer of replies only at
+/// the first request, it waits way_back_s.
 bool Hub::wait_for_server(Deadline deadline) {
   for (;;) {
     if (writer->status().matched <= 0) met_ns = 0;
@@ -394,7 +395,7 @@ bool Hub::wait_for_server(Deadline deadline) {
   }
 }
 
-/// Writes a call's request, or sees to it that it is tried again where there is no server yet. Without the lock.
+/// Writes a call's request, or schedules another attempt if there is no server yet. Call it without the lock.
 void Hub::send(const CallPtr& call) {
   const std::int64_t now = now_ns();
   const bool there = writer->status().matched > 0;
@@ -478,7 +479,7 @@ Error Hub::timed_out(const Call& call) const {
                                 : "correct the target, or raise deadline_s"};
 }
 
-/// Calls that waited for their turn go now. With the lock held; the caller sends them.
+/// Collects waiting calls whose turn has come. With the lock held; the caller sends them.
 void Hub::on_timers(std::vector<CallPtr>& to_send) {
   const std::int64_t now = now_ns();
   while (!timers.empty() && timers.begin()->first <= now) {
@@ -510,7 +511,7 @@ void Hub::on_reply(const SampleInfo& info, Bytes payload) {
   ReplyHeader header;
   if (!info.has_data || !decode(payload, header) || header.client != bus->guid()) return;
   const auto known = clients.find(header.client_number);
-  if (known == clients.end()) return;  // of a client that is gone, or of another hub's
+  if (known == clients.end()) return;  // the client is gone, or belongs to another hub
   ClientCore& client = *known->second;
   warm = true;
   const auto at = calls.find({client.number, header.number});
@@ -590,7 +591,7 @@ void Hub::run() {
           try {
             call->done(std::move(result));
           } catch (...) {
-            // A callback's exception is its own affair, and must not end the others' thread.
+            // An exception of a callback must not end the thread that other calls need.
           }
           const std::lock_guard lock(mutex);
           if (--call->client->calls == 0 && call->client->closed) emptied.notify_all();
@@ -598,7 +599,7 @@ void Hub::run() {
         to_tell.clear();
       }
     } catch (...) {
-      to_send.clear();  // no memory: what was to be sent is sent again by its timer
+      to_send.clear();  // no memory: the timers send these requests again
       sleep_until(now_s() + 0.01);
     }
   }
@@ -625,7 +626,7 @@ class ClientOfHub final : public Client {
         hub_->finish(call, Error{"bus.closed", "service " + hub_->service + ": the client was closed during a call",
                                  "end calls before their client"});
       hub_->clients.erase(core_->number);
-      // In a `done` the hub's thread cannot wait for itself; it reports to the others afterwards.
+      // Inside a `done`, the hub's thread cannot wait for itself; it reports the other calls afterwards.
       if (std::this_thread::get_id() != hub_->thread_id) hub_->emptied.wait(lock, [&] { return core_->calls == 0; });
     }
     leave_hub(std::move(hub_));
@@ -667,7 +668,7 @@ class ClientOfHub final : public Client {
     return call;
   }
   Result<void> check(Bytes body, const CallOptions& options) const {
-    const auto malformed = [&](std::string what, std::string hint) {
+    const auto malformed = [&](const std::string& what, std::string hint) {
       return Error{"bus.malformed", "service " + hub_->service + ": " + what, std::move(hint)};
     };
     if (options.target.size() > most_name || options.target.find('\0') != std::string::npos)
@@ -709,7 +710,7 @@ class ClientOfHub final : public Client {
     hub_->register_call(call);
     std::unique_lock lock(state.mutex);
     state.told.wait(lock, [&] { return state.result.has_value(); });
-    return std::move(*state.result);
+    return std::move(state.result).value();
   }
 
   std::shared_ptr<Hub> hub_;
@@ -727,8 +728,8 @@ struct Remembered {
 struct ClientMemory {
   std::map<std::uint64_t, Remembered> calls;
   std::deque<std::uint64_t> done;  ///< in the order of their replies
-  std::uint64_t forgotten = 0;     ///< the highest number whose reply is gone
-  std::uint64_t used = 0;          ///< when, in requests of the server
+  std::uint64_t forgotten = 0;     ///< the highest number whose reply was removed
+  std::uint64_t used = 0;          ///< last use, counted in requests of the server
   std::size_t under_way = 0;
 };
 
@@ -739,7 +740,8 @@ struct ClientParticipant {
   std::uint64_t used = 0;
   std::size_t under_way = 0;
   std::int64_t unmatched_since_ns = 0;  ///< 0: matched
-  std::int64_t stuck_until_ns = 0;      ///< it took no reply within max_blocking: nobody waits for it again before that
+  std::int64_t stuck_until_ns =
+      0;  ///< it took no reply within max_blocking: no thread waits for it again before this time
 };
 
 class ServerOfBus final : public Server {
@@ -798,13 +800,13 @@ class ServerOfBus final : public Server {
   std::deque<Job> queue_;
   std::map<Guid, ClientParticipant> participants_;
   std::size_t remembered_bytes_ = 0;
-  std::uint64_t clock_ = 0;  ///< requests so far: what was used last
+  std::uint64_t clock_ = 0;  ///< requests so far, as a clock for the last use
   ServeCounts counts_;
   std::atomic<bool> closing_{false};
   std::atomic<bool> matches_changed_{true};
   bool is_told_of_matches_ = false;
-  std::int64_t maintained_ns_ = 0;  ///< of the taker, as the next
-  std::set<Guid> heard_;            ///< writers of requests, as they were matched when it looked last
+  std::int64_t maintained_ns_ = 0;  ///< used only by the taker, like the next one
+  std::set<Guid> heard_;            ///< the matched writers of requests at the last check
 };
 
 Result<void> ServerOfBus::open() {
@@ -854,7 +856,7 @@ void ServerOfBus::take_requests() {
     try {
       if (matches_changed_.exchange(false) || !is_told_of_matches_) meet_clients();
     } catch (...) {
-      // No memory: the caller gets that error.
+      // No memory: the caller gets this error.
     }
     bool idle;
     {
@@ -869,19 +871,19 @@ void ServerOfBus::take_requests() {
       if (samples) reader_->take([&](const SampleInfo& info, Bytes payload) { on_request(info, payload); });
       if (now_ns() - maintained_ns_ > 1'000'000'000) maintain();
     } catch (...) {
-      sleep_until(now_s() + 0.01);  // no memory: whose request was lost sends it again
+      sleep_until(now_s() + 0.01);  // no memory: the client of a lost request sends it again
     }
   }
 }
 
-/// Opens the writer of replies for each participant that can ask now: that and the match take longer than most
+/// Opens the writer of replies for each new participant in advance, because this and the match take longer than most
 /// requests.
 void ServerOfBus::meet_clients() {
   std::set<Guid> heard;
   for (const Guid& writer : reader_->matched()) heard.insert(writer);
   for (const Guid& writer : heard) {
     if (heard_.contains(writer)) continue;
-    Guid client = bus_->guid();  // a participant's last four bytes are the same of each
+    Guid client = bus_->guid();  // the last four bytes are the same for all participants
     std::copy_n(writer.bytes.begin(), 12, client.bytes.begin());
     std::unique_lock lock(mutex_);
     if (participants_.size() < most_participants) (void)participant(client, lock);
@@ -892,7 +894,7 @@ void ServerOfBus::meet_clients() {
 void ServerOfBus::on_request(const SampleInfo& info, Bytes payload) {
   if (!info.has_data) return;
   RequestHeader header;
-  // A request in another's name would send answers to that participant and fill its memory.
+  // A request with a forged client would send answers to that participant and fill its memory.
   const bool sound = decode(payload, header) && header.partition == partition_of(header.client) &&
                      is_of(info.writer, header.client) && header.number && header.attempt;
   std::unique_lock lock(mutex_);
@@ -911,7 +913,7 @@ void ServerOfBus::on_request(const SampleInfo& info, Bytes payload) {
   ClientParticipant* of = participant(header.client, lock);
   ClientMemory* client = of ? memory(*of, header.client_number) : nullptr;
   if (!client) {
-    ++counts_.busy;  // as many clients as are remembered have requests under way: it comes back
+    ++counts_.busy;  // all remembered clients have requests in progress: this one asks again later
     return;
   }
   if (const auto known = client->calls.find(header.number); known != client->calls.end()) {
@@ -964,7 +966,7 @@ void ServerOfBus::handle_jobs() {
       try {
         reply = encoded(job, answer);
       } catch (...) {
-        // No memory for it: the client asks again.
+        // No memory for the request: the client asks again.
       }
     }
     {
@@ -1013,7 +1015,7 @@ std::shared_ptr<std::vector<std::byte>> ServerOfBus::encoded(const Job& job, con
   return reply;
 }
 
-/// An answer that is not remembered: asked again, the server may say something else.
+/// Sends an answer without storing it: a repeated request may get another answer.
 void ServerOfBus::answer_now(const Job& job, ReplyCode code, std::string_view message) {
   Answer answer;
   answer.code = code;
@@ -1027,7 +1029,7 @@ void ServerOfBus::send(const Guid& client, const std::vector<std::byte>& reply) 
     const std::lock_guard lock(mutex_);
     const auto of = participants_.find(client);
     if (of == participants_.end() || !of->second.writer) return;
-    if (of->second.stuck_until_ns > now_ns()) return;  // it is remembered, and asked for again
+    if (of->second.stuck_until_ns > now_ns()) return;  // the reply is stored, and the client asks again
     of->second.stuck_until_ns = 0;
     writer = of->second.writer;
   }
@@ -1038,7 +1040,7 @@ void ServerOfBus::send(const Guid& client, const std::vector<std::byte>& reply) 
     of->second.stuck_until_ns = in_ns(now_ns(), 1);
 }
 
-// The four below: with the lock held.
+// Call the next four functions with the lock held.
 
 ClientParticipant* ServerOfBus::participant(const Guid& client, std::unique_lock<std::mutex>& lock) {
   const auto known = participants_.find(client);
@@ -1058,7 +1060,7 @@ ClientParticipant* ServerOfBus::participant(const Guid& client, std::unique_lock
     let_go = std::move(oldest->second.writer);
     participants_.erase(oldest);
   }
-  // The taker alone adds and removes participants, so that nothing changes under it meanwhile.
+  // Only the taker adds and removes participants, so nothing changes here meanwhile.
   lock.unlock();
   let_go.reset();
   auto writer = bus_->writer(service_ + "_reply", reply_type(), reply_qos(qos_, client, bus_->caps()));
@@ -1128,7 +1130,7 @@ void ServerOfBus::forget_oldest() {
   }
 }
 
-/// Participants that are gone are forgotten, and their writers closed.
+/// Forgets participants that are gone, and closes their writers.
 void ServerOfBus::maintain() {
   const std::int64_t now = maintained_ns_ = now_ns();
   std::vector<std::shared_ptr<Writer>> let_go;
@@ -1194,7 +1196,7 @@ TypePtr reply_type() {
   return type;
 }
 
-Result<std::unique_ptr<Client>> Client::open(std::shared_ptr<Bus> bus, const std::string& service,
+Result<std::unique_ptr<Client>> Client::open(const std::shared_ptr<Bus>& bus, const std::string& service,
                                              const ServiceTypes& types, const Qos& qos) {
   if (auto ok = ServiceCheckers::possible(service, types); !ok) return ok.error();
   auto hub = join_hub(bus, service, qos);

@@ -68,7 +68,7 @@ class Client {
  public:
   /// `qos`: partitions, user data, latency budget, depth. The other policies are fixed:
   /// docs/reference/bus-requests.md. Errors: bus.bad_type, and those of Bus::writer() and reader().
-  static Result<std::unique_ptr<Client>> open(std::shared_ptr<Bus> bus, const std::string& service,
+  static Result<std::unique_ptr<Client>> open(const std::shared_ptr<Bus>& bus, const std::string& service,
                                               const ServiceTypes& types = {}, const Qos& qos = {});
   virtual ~Client() = default;
   /// Errors: bus.timed_out (service, target, attempts, whether any server was found), bus.malformed (the request),

@@ -132,7 +132,7 @@ template <typename T> TypePtr make_type(std::uint32_t bound = 0) {
     return enumeration(Described<T>::name, std::move(all));
   } else {
     static_assert(DescribedStructure<T>,
-                  "a member's type is neither one that samples may hold nor has it a sonde::bus::Described of its own");
+                  "a member's type must be allowed in samples, or have a sonde::bus::Described of its own");
     std::vector<Field> all;
     std::apply(
         [&](const auto&... f) {
@@ -158,10 +158,10 @@ class Encoding {
       if (bound && value.size() > bound)
         return wrong("has " + std::to_string(value.size()) + " characters; " + std::to_string(bound) + " are allowed");
       if (value.size() > limit::sample_bytes)
-        return wrong("has " + std::to_string(value.size()) + " characters; a sample has " +
-                     std::to_string(limit::sample_bytes) + " bytes at most");
+        return wrong("has " + std::to_string(value.size()) + " characters; a sample can have " +
+                     std::to_string(limit::sample_bytes) + " bytes");
       if (std::string_view(value).find('\0') != std::string_view::npos)
-        return wrong("has a NUL in it, which strings of IDL cannot hold");
+        return wrong("contains a NUL, which IDL strings cannot hold");
       out_.put(std::string_view(value));
     } else if constexpr (DescribedEnumeration<T>) {
       for (const auto& e : Described<T>::enumerators) {
@@ -169,14 +169,14 @@ class Encoding {
         out_.put(static_cast<std::int32_t>(value));
         return true;
       }
-      return wrong("has the value " + std::to_string(static_cast<long long>(value)) + ", which " + Described<T>::name +
-                   " has no enumerator for");
+      return wrong("has the value " + std::to_string(static_cast<long long>(value)) + ", but " + Described<T>::name +
+                   " has no such enumerator");
     } else if constexpr (IsVector<T>::value) {
       if (bound && value.size() > bound)
         return wrong("has " + std::to_string(value.size()) + " elements; " + std::to_string(bound) + " are allowed");
       if (value.size() > limit::sample_bytes)
-        return wrong("has " + std::to_string(value.size()) + " elements; a sample has " +
-                     std::to_string(limit::sample_bytes) + " bytes at most");
+        return wrong("has " + std::to_string(value.size()) + " elements; a sample can have " +
+                     std::to_string(limit::sample_bytes) + " bytes");
       out_.put(static_cast<std::uint32_t>(value.size()));
       return elements(value);
     } else if constexpr (IsArray<T>::value) {
@@ -274,15 +274,16 @@ template <typename T> const TypePtr& type_of() {
   return type;
 }
 
-/// Errors: bus.bad_value (path, what is allowed: a string with a NUL or over its bound, a number that is no
-/// enumerator).
+/// Errors: bus.bad_value (path, what is allowed), for a string with a NUL or above its bound, or a number that is not
+/// an enumerator.
 template <DescribedStructure T> Result<void> encode(const T& value, std::vector<std::byte>& payload) {
   detail::Encoding encoding(payload);
   if (encoding.put(value)) return {};
   return encoding.error(Described<T>::name);
 }
 
-/// Into what is there, whose memory is used again. Errors: bus.malformed, as verify(); `into` is then anything.
+/// Decodes into an existing object, whose memory is used again. Errors: bus.malformed, as from verify(); then the
+/// content of `into` is undefined.
 template <DescribedStructure T> Result<void> decode(Bytes payload, T& into) {
   CdrReader in(payload);
   detail::get(in, into);
@@ -290,7 +291,7 @@ template <DescribedStructure T> Result<void> decode(Bytes payload, T& into) {
   std::string why;
   verify(*type_of<T>(), payload, &why);
   return Error{"bus.malformed", std::move(why),
-               "the writer has to send what " + std::string(Described<T>::name) + " declares"};
+               "the writer must send what " + std::string(Described<T>::name) + " declares"};
 }
 template <DescribedStructure T> Result<T> decode(Bytes payload) {
   T out{};
@@ -300,8 +301,8 @@ template <DescribedStructure T> Result<T> decode(Bytes payload) {
 
 template <DescribedStructure T> class Publisher {
  public:
-  /// A topic of the profile; with `qos` any topic. Errors: as Bus::writer(), and bus.bad_type where the profile means
-  /// another type than T.
+  /// Opens a topic of the profile; with `qos` any topic. Errors: those of Bus::writer(), and bus.bad_type if the
+  /// profile has another type than T.
   static Result<std::unique_ptr<Publisher>> open(const std::shared_ptr<Bus>& bus, const std::string& topic) {
     return opened(bus->writer(topic));
   }

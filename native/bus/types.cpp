@@ -15,19 +15,20 @@ namespace sonde::bus {
 namespace {
 
 Error bad_type(std::string what) {
-  return {"bus.bad_type", std::move(what), "what a type may be: bus/types.hpp, and in IDL: bus/idl.hpp"};
+  return {"bus.bad_type", std::move(what),
+          "bus/types.hpp describes the allowed types, and bus/idl.hpp the same in IDL"};
 }
 
 constexpr bool letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 constexpr bool digit(char c) { return c >= '0' && c <= '9'; }
 
-/// Empty: an identifier of IDL, else what it is not.
+/// What is wrong with a name; empty: it is an identifier of IDL.
 std::string wrong_with(std::string_view name) {
   if (name.empty()) return "is empty";
   if (name.size() > limit::name_bytes) return "is longer than " + std::to_string(limit::name_bytes) + " bytes";
   if (!letter(name[0])) return "does not begin with a letter";
   for (const char c : name)
-    if (!letter(c) && !digit(c) && c != '_') return "has something else than letters, digits and '_' in it";
+    if (!letter(c) && !digit(c) && c != '_') return "contains a character other than letters, digits and '_'";
   return "";
 }
 
@@ -43,8 +44,8 @@ std::vector<std::string> pieces_of(std::string_view scoped) {
 
 std::string quoted(std::string_view name) { return std::string(1, '\'').append(name) + '\''; }
 
-/// One walk over all that a type is made of. Types that are used several times are looked at once: a chain of
-/// structures, each with two fields of the one before, would take 2^16 walks.
+/// Visits a type and all types in it, each of them once: otherwise a chain of structures, each with two fields of the
+/// previous one, would need 2^16 visits.
 class Checking {
  public:
   struct Sum {
@@ -54,19 +55,19 @@ class Checking {
 
   Result<Sum> visit(const Type& type, std::size_t depth, const std::string& path) {
     if (depth > limit::depth + 1)
-      return bad_type(path + " lies deeper than " + std::to_string(limit::depth) +
+      return bad_type(path + " is nested deeper than " + std::to_string(limit::depth) +
                       " structures, sequences and arrays, or contains itself");
     if (const auto seen = sums_.find(&type); seen != sums_.end()) return seen->second;
     auto sum = fresh(type, depth, path);
     if (!sum) return sum;
     if ((*sum).height > limit::depth)
       return bad_type(path + " has more than " + std::to_string(limit::depth) +
-                      " structures, sequences and arrays within each other");
+                      " structures, sequences and arrays inside each other");
     if ((*sum).leaves > limit::leaves)
       return bad_type(path + " has more than " + std::to_string(limit::leaves) +
-                      " fields, those of all structures within it counted");
+                      " fields, including those of all structures inside it");
     if ((*sum).least_bytes > limit::sample_bytes)
-      return bad_type(path + " takes at least " + std::to_string((*sum).least_bytes) + " bytes; samples may have " +
+      return bad_type(path + " needs at least " + std::to_string((*sum).least_bytes) + " bytes; samples may have " +
                       std::to_string(limit::sample_bytes));
     sums_.emplace(&type, *sum);
     return sum;
@@ -102,22 +103,23 @@ class Checking {
       case Kind::sequence:
       case Kind::array: {
         const bool array = type.kind == Kind::array;
-        if (!type.element) return bad_type(path + ": " + (array ? "an array" : "a sequence") + " of nothing");
+        if (!type.element)
+          return bad_type(path + ": " + (array ? "an array" : "a sequence") + " without an element type");
         if (array && type.bound == 0) return bad_type(path + ": an array needs at least one element");
         if (array && type.element->kind == Kind::array)
-          return bad_type(path + ": an array of arrays: give the product of the dimensions");
+          return bad_type(path + ": an array of arrays; use one array with the product of the dimensions");
         auto sum = visit(*type.element, depth + 1, path + "[]");
         if (!sum) return sum;
         return Sum{array ? (*sum).least_bytes * type.bound : 4, (*sum).leaves, (*sum).height + 1};
       }
       case Kind::structure: return structure(type, depth, path);
     }
-    return bad_type(path + ": no kind has the number " + std::to_string(static_cast<int>(type.kind)));
+    return bad_type(path + ": there is no kind with the number " + std::to_string(static_cast<int>(type.kind)));
   }
 
   Result<Sum> structure(const Type& type, std::size_t depth, const std::string& path) {
     if (auto fine = declare(type, path); !fine) return fine.error();
-    if (type.fields.empty()) return bad_type(type.name + " has no field; one at least is needed");
+    if (type.fields.empty()) return bad_type(type.name + " has no field; at least one is needed");
     if (type.fields.size() > limit::fields)
       return bad_type(type.name + " has " + std::to_string(type.fields.size()) + " fields; " +
                       std::to_string(limit::fields) + " are allowed");
@@ -130,13 +132,13 @@ class Checking {
       const auto [twin, first] = names.emplace(idl::lower(field.name), field.name);
       if (!first)
         return bad_type(type.name + ": the fields " + quoted(twin->second) + " and " + quoted(field.name) +
-                        " have one name (IDL tells no capitals from small letters)");
+                        " have the same name (IDL ignores upper and lower case)");
       if (!field.type) return bad_type(where + " has no type");
       if (field.unit.size() > limit::name_bytes || std::any_of(field.unit.begin(), field.unit.end(), [](char c) {
             return static_cast<unsigned char>(c) < 0x20;
           }))
         return bad_type(where + ": its unit is longer than " + std::to_string(limit::name_bytes) +
-                        " bytes or has control characters in it");
+                        " bytes, or contains control characters");
       auto part = visit(*field.type, depth + 1, where);
       if (!part) return part;
       if (field.key)
@@ -150,7 +152,7 @@ class Checking {
 
   Result<void> enumeration(const Type& type, const std::string& path) {
     if (auto fine = declare(type, path); !fine) return fine;
-    if (type.enumerators.empty()) return bad_type(type.name + " has no enumerator; one at least is needed");
+    if (type.enumerators.empty()) return bad_type(type.name + " has no enumerator; at least one is needed");
     if (type.enumerators.size() > limit::fields)
       return bad_type(type.name + " has " + std::to_string(type.enumerators.size()) + " enumerators; " +
                       std::to_string(limit::fields) + " are allowed");
@@ -162,7 +164,7 @@ class Checking {
         return bad_type(type.name + ": the name " + quoted(e.name) + " of an enumerator " + wrong);
       if (const auto [twin, first] = values.emplace(e.value, e.name); !first)
         return bad_type(type.name + ": the enumerators " + quoted(twin->second) + " and " + quoted(e.name) +
-                        " have one value, " + std::to_string(e.value));
+                        " have the same value, " + std::to_string(e.value));
     }
     for (std::size_t k = 0; k < type.enumerators.size(); ++k)
       if (auto fine = declare(scope + type.enumerators[k].name, What::enumerator, type, k); !fine) return fine;
@@ -193,9 +195,9 @@ class Checking {
       if (what == What::module) return {};
       if (what == What::type) {
         if (other.type == &type || equal(*other.type, type)) return {};
-        return bad_type("two types that differ are called " + quoted(name));
+        return bad_type("two different types have the name " + quoted(name));
       }
-      // The same enumeration may be there as two objects.
+      // The same enumeration may exist as two objects.
       if (other.type->name == type.name && enumerator < other.type->enumerators.size() &&
           other.type->enumerators[enumerator].name == type.enumerators[enumerator].name)
         return {};
@@ -203,15 +205,16 @@ class Checking {
     static constexpr const char* called[] = {"a module", "a type", "an enumerator"};
     return bad_type(quoted(other.spelled) + " is " + called[static_cast<int>(other.what)] + ", " + quoted(name) +
                     " is " + called[static_cast<int>(what)] +
-                    ": one name may mean one thing only (enumerators lie beside their enumeration; IDL tells no "
-                    "capitals from small letters)");
+                    ": a name can have only one meaning (enumerators have the scope of their enumeration; IDL "
+                    "ignores upper and lower case)");
   }
 
   Result<void> keyable(const Type& type, const std::string& path) {
     if (type.kind == Kind::sequence)
-      return bad_type(path +
-                      " is part of the key and a sequence; keys are primitives, enumerations, strings, or arrays and "
-                      "structures of those");
+      return bad_type(
+          path +
+          " is a sequence and part of the key; keys can be primitives, enumerations, strings, or arrays and "
+          "structures of those");
     if (type.kind == Kind::array) return keyable(*type.element, path + "[]");
     if (type.kind != Kind::structure) return {};
     const bool some = has_key(type);
@@ -284,7 +287,7 @@ void hash(Hash& into, const Type& type) {
   }
 }
 
-/// Declarations in an order in which each is known where it is used.
+/// Writes declarations in an order in which each is declared before its use.
 class Writing {
  public:
   explicit Writing(const Type& top) {
@@ -309,7 +312,8 @@ class Writing {
     scope.pop_back();
     std::string before, body;
     if (type.kind == Kind::structure) {
-      body = "@final struct " + idl::escaped(own) + " {\n";  // what nothing is said of is appendable to some tools
+      body = "@final struct " + idl::escaped(own) +
+             " {\n";  // some tools take a type without this annotation as appendable
       for (const Field& field : type.fields) {
         body += "  ";
         if (field.key) body += "@key ";
@@ -318,7 +322,7 @@ class Writing {
       }
     } else {
       body = "enum " + idl::escaped(own) + " {\n";
-      bool plain = true;  // the values that IDL gives by itself
+      bool plain = true;  // the values that IDL assigns by default
       for (std::size_t k = 0; k < type.enumerators.size(); ++k)
         plain = plain && type.enumerators[k].value == static_cast<std::int32_t>(k);
       for (std::size_t k = 0; k < type.enumerators.size(); ++k) {
@@ -343,7 +347,7 @@ class Writing {
     for (const Enumerator& e : type.enumerators) taken_.insert(idl::lower(e.name));
   }
 
-  /// "type name[dimension]". IDL has no arrays as elements of sequences but by a typedef, which then stands in
+  /// "type name[dimension]". In IDL, arrays can be elements of sequences only through a typedef, which is added to
   /// `before`.
   std::string declaration(const Type& type, const std::string& name, std::string& before) {
     if (type.kind == Kind::array)
@@ -380,7 +384,7 @@ class Writing {
     }
   }
 
-  /// Closes the modules that are open and not wanted, and opens those that are wanted.
+  /// Closes open modules that are not in `scope`, and opens the others of `scope`.
   void enter(const std::vector<std::string>& scope) {
     std::size_t same = 0;
     while (same < std::min(scope.size(), open_.size()) && scope[same] == open_[same]) ++same;
@@ -460,7 +464,7 @@ TypePtr enumeration(std::string name, std::vector<Enumerator> enumerators) {
 
 Result<void> check(const Type& type) {
   if (type.kind != Kind::structure)
-    return bad_type("a topic's type has to be a structure; this is of kind " + std::string(name_of(type.kind)));
+    return bad_type("a topic's type must be a structure; this one is of kind " + std::string(name_of(type.kind)));
   Checking checking;
   if (auto sum = checking.visit(type, 1, type.name); !sum) return sum.error();
   return {};

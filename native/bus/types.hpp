@@ -48,7 +48,7 @@ struct Field {
   std::string name;
   TypePtr type;
   bool key = false;  ///< IDL's @key: samples of one key are one instance
-  std::string unit;  ///< IDL's @unit("W"); empty: none stated. It is not part of what has to agree
+  std::string unit;  ///< IDL's @unit("W"); empty: not given. Units need not agree
 };
 
 struct Enumerator {
@@ -58,7 +58,7 @@ struct Enumerator {
 
 struct Type {
   Kind kind = Kind::structure;
-  std::string name;           ///< of structures and enumerations: scoped, "regale::NodePower"
+  std::string name;           ///< for structures and enumerations, with scope: "regale::NodePower"
   std::uint32_t bound = 0;    ///< string (characters without the NUL), sequence: most, 0: unbounded · array: how many,
                               ///< dimensions multiplied
   TypePtr element;            ///< sequence, array
@@ -66,13 +66,13 @@ struct Type {
   std::vector<Enumerator> enumerators;
 };
 
-/// Limits on what is declared, so that no declaration, however it came, can make a reader recurse or allocate without
+/// Limits of declarations, so that no declaration, from whatever source, can make a reader recurse or allocate without
 /// end.
 namespace limit {
-inline constexpr std::size_t depth = 16;     ///< structures, sequences and arrays within each other
+inline constexpr std::size_t depth = 16;     ///< levels of nested structures, sequences and arrays
 inline constexpr std::size_t fields = 1024;  ///< of one structure; enumerators of one enumeration
 inline constexpr std::size_t leaves =
-    65536;  ///< fields that are not structures, those of structures within structures counted each time
+    65536;  ///< fields that are not structures; those of inner structures count each time
 inline constexpr std::size_t name_bytes = 255;  ///< of types, fields, topics
 inline constexpr std::size_t sample_bytes = 64u << 20;
 }  // namespace limit
@@ -93,7 +93,7 @@ Result<void> check(const Type& type);
 /// IDL that declares it and all that it needs; parse_idl() of it gives an equal type.
 std::string to_idl(const Type& type);
 
-/// The same names, kinds, bounds, keys and order all the way down. Units may differ.
+/// Whether all names, kinds, bounds, keys and orders are the same, also inside. Units may differ.
 bool equal(const Type& a, const Type& b);
 /// A hash, 16 bytes in hexadecimal, of everything that equal() compares. It is announced with the type's name, so that
 /// two sides with different structures of one name get an error instead of garbage.

@@ -198,7 +198,7 @@ class Encoding {
     }
     std::size_t next = 0;
     for (const Field& field : type.fields) {
-      // Mostly they come in order.
+      // Mostly the fields are in order.
       const Value* part = next < given->size() && (*given)[next].name == field.name ? &(*given)[next++].value : nullptr;
       if (!part)
         for (const auto& [name, other] : *given)
@@ -300,8 +300,8 @@ class Decoding {
   std::size_t made_ = 0;
 };
 
-/// How many bytes a character of UTF-8 has that begins at `at`; 0: none does (RFC 3629: neither overlong nor a
-/// surrogate).
+/// The size in bytes of the UTF-8 character that begins at `at`; 0: no character begins there (RFC 3629: neither
+/// overlong nor a surrogate).
 std::size_t utf8_length(std::string_view text, std::size_t at) {
   const auto byte = [&](std::size_t k) -> unsigned {
     return at + k < text.size() ? static_cast<unsigned char>(text[at + k]) : 0;

@@ -1,5 +1,5 @@
 #pragma once
-/// A sample whose type is known at run time only: for Python, the command line and tests. C++ programs take typed.hpp.
+/// A sample whose type is known only at run time: for Python, the command line and tests. C++ programs use typed.hpp.
 /// Any-thread.
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace sonde::bus {
 
-/// Structures are Struct in the order of their fields; sequences and arrays List; of octets, chars and uint8 Blob;
-/// enumerations their name; a char a text of one character (its code, 0 … 255).
+/// A structure is a Struct in the order of its fields. Sequences and arrays are a List, those of octets, chars and
+/// uint8 a Blob. An enumeration is its name, a char a text of one character (its code, 0 … 255).
 struct Value;
 struct Member;
 using List = std::vector<Value>;
@@ -33,17 +33,18 @@ struct Member {
 };
 
 namespace limit {
-inline constexpr std::size_t values = 16u << 20;  ///< that decode() makes of one sample: each takes 40 bytes and more
+inline constexpr std::size_t values =
+    16u << 20;  ///< the most values that decode() creates from one sample: each needs 40 bytes or more
 }  // namespace limit
 
-/// Fields that the value leaves out are zero or empty, and enumerations their first. Whole numbers may stand for
-/// floats, numbers for enumerators, lists and, where they are chars, texts for Blobs. Errors: bus.bad_value (path,
-/// value, what is allowed: a number out of range, a string with a NUL or over its bound, a field that the type lacks
-/// and the nearest that it has).
+/// Missing fields become zero or empty, enumerations their first enumerator. Accepted too: whole numbers for floats,
+/// numbers for enumerators, lists for Blobs, and texts for Blobs of chars. Errors: bus.bad_value (path, value, what is
+/// allowed), for a number out of range, a string with a NUL or above its bound, or an unknown field (with the nearest
+/// known one).
 Result<void> encode(const Type& type, const Value& value, std::vector<std::byte>& payload);
 /// Errors: bus.malformed, as verify(); bus.too_large.
 Result<Value> decode(const Type& type, Bytes payload);
-/// One line of JSON; octets as "base64:…", float NaN and infinities as null, what is no UTF-8 in strings as U+FFFD.
+/// One line of JSON; octets as "base64:…", float NaN and infinities as null, invalid UTF-8 in strings as U+FFFD.
 std::string to_json(const Value& value);
 
 }  // namespace sonde::bus

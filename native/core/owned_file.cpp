@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <utility>
 #include <vector>
@@ -208,6 +209,19 @@ std::string who_else_decides(const std::string& path) {
     add_parts(left, {target, static_cast<std::size_t>(n)});
     if (target[0] == '/') at.clear();
   }
+}
+
+Result<void> make_folders_to(const std::string& path) {
+  const auto checked_way = [&]() -> Result<void> {
+    const std::string why = who_else_decides(path);
+    if (why.empty()) return {};
+    return Error{"core.folder_of_others", shown(path, 400) + ": " + why + ", and could put another folder in its place",
+                 "as root, name a folder that only root controls, as in /var/lib"};
+  };
+  if (auto fine = checked_way(); !fine) return fine;
+  std::error_code ignored;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+  return checked_way();  // in a folder like /tmp another user may have made one of them meanwhile
 }
 
 }  // namespace sonde

@@ -38,6 +38,11 @@ Result<void> write_whole(const std::string& path, std::string_view text, unsigne
 /// root only of a user namespace. The end of the path is not judged and need not exist.
 std::string who_else_decides(const std::string& path);
 
+/// Creates the folders on the way to a file that are missing, for programs that reach the file by its path again.
+/// Errors only: core.folder_of_others, because a user other than root could change where the path leads
+/// (who_else_decides). A folder that cannot be created is no error here: opening the file then fails.
+Result<void> make_folders_to(const std::string& path);
+
 /// core.disk_full or core.cannot_write, for an error number of writing `path`.
 Error write_error(const std::string& path, int number);
 

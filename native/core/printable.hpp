@@ -10,8 +10,8 @@
 
 namespace sonde {
 
-/// The length in bytes and the value of the UTF-8 character at the beginning of `text`. Without a complete character: 1
-/// and the byte itself.
+/// The length in bytes and the value of the UTF-8 character at the beginning of `text`. Without a complete and valid
+/// character (RFC 3629: neither overlong nor a surrogate): 1 and the byte itself.
 inline std::size_t utf8_front(std::string_view text, std::uint32_t& code) {
   code = static_cast<unsigned char>(text.front());
   const std::size_t n = code < 0xc2 ? 1 : code < 0xe0 ? 2 : code < 0xf0 ? 3 : code < 0xf5 ? 4 : 1;
@@ -22,6 +22,8 @@ inline std::size_t utf8_front(std::string_view text, std::uint32_t& code) {
     if ((next & 0xc0) != 0x80) return 1;
     whole = whole << 6 | (next & 0x3f);
   }
+  if (n == 3 && (whole < 0x800 || (whole >= 0xd800 && whole < 0xe000))) return 1;
+  if (n == 4 && (whole < 0x10000 || whole > 0x10ffff)) return 1;
   code = whole;
   return n;
 }
@@ -43,6 +45,16 @@ inline std::string json_escape(std::uint32_t code) {
   if (code < 0x10000) std::snprintf(text, sizeof text, "\\u%04x", code);
   else std::snprintf(text, sizeof text, "\\u%04x\\u%04x", 0xd800 + ((code - 0x10000) >> 10), 0xdc00 + (code & 0x3ff));
   return text;
+}
+
+/// Whether `text` begins like the number of a byte or character in name_text() of printable.py: \xff, \u202e.
+inline bool like_a_number(std::string_view text) {
+  if (text.size() < 2 || text[0] != '\\' || (text[1] != 'x' && text[1] != 'u')) return false;
+  const std::size_t digits = text[1] == 'x' ? 2 : 4;
+  if (text.size() < 2 + digits) return false;
+  for (const char ch : text.substr(2, digits))
+    if ((ch < '0' || ch > '9') && (ch < 'a' || ch > 'f')) return false;
+  return true;
 }
 
 /// The text in which characters that a terminal would obey, or not show, are replaced by a backslash and their number:

@@ -10,6 +10,7 @@
 #include <ctime>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/clock.hpp"
@@ -69,6 +70,8 @@ MpiTeam::MpiTeam(MPI_Comm comm) : comm_(comm) {
     sit(kernel, seat);
     kernel.nodes += nodes[seat.node].count == 1;
   }
+  kernel_cpus_ = kernels[mine.boot].cpus;
+  while (std::string_view(all[static_cast<std::size_t>(first_on_kernel_)].boot) != mine.boot) ++first_on_kernel_;
   for (const auto& [id, ranks] : nodes) oversubscribed_ = oversubscribed_ || ranks.crowded();
   for (const auto& [id, ranks] : kernels) {
     crowded_kernel_ = crowded_kernel_ || (ranks.nodes > 1 && ranks.crowded());

@@ -5,6 +5,7 @@
 /// pair needs: collective waits then poll with growing pauses of at most 0.2 ms.
 
 #include <mpi.h>
+#include <sched.h>
 
 #include <cstdint>
 #include <string>
@@ -35,6 +36,9 @@ class MpiTeam final : public Team {
   int ranks_on_node() const { return on_node_; }
   /// Where most ranks share a core.
   int ranks_on_kernel() const { return on_kernel_; }
+  /// The lowest rank under this rank's kernel, and the processors that the kernel's ranks may use.
+  int first_on_kernel() const { return first_on_kernel_; }
+  const cpu_set_t& kernel_cpus() const { return kernel_cpus_; }
   /// Adds to a line what is known of the ranks' cores: oversubscribed, ranks_on_node, and ranks_on_kernel, kernel_cores
   /// and crowded_kernel, which is whether nodes that are one host by its boot ID, as containers are, have more ranks
   /// together than cores. Of the fullest such host; the same on each rank.
@@ -46,7 +50,8 @@ class MpiTeam final : public Team {
  private:
   MPI_Comm comm_;
   int rank_ = 0, size_ = 1, on_node_ = 1;
-  int on_kernel_ = 1, kernel_cores_ = 1;
+  int on_kernel_ = 1, kernel_cores_ = 1, first_on_kernel_ = 0;
+  cpu_set_t kernel_cpus_{};
   bool oversubscribed_ = false, crowded_kernel_ = false;
 };
 

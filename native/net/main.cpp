@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "core/json.hpp"
 #include "core/runner.hpp"
 #include "mpi/forward.hpp"
+#include "mpi/other_programs.hpp"
 #include "mpi/program.hpp"
 #include "mpi/team.hpp"
 #include "mpi/topology.hpp"
@@ -46,6 +48,7 @@ int measure(const net::Options& options, MpiTeam& team) {
   if (!all_well(writer, team)) return 3;
 
   emit_start(team, forwarding->forwarding_ranks());
+  const OtherPrograms others(team);
   (*probe)->open();
   control.leave_at_least(options.budget_s / 4);
   const auto& check = (*probe)->interference();
@@ -85,6 +88,13 @@ int measure(const net::Options& options, MpiTeam& team) {
     emit_failure(stop, team);
     well = false;
   }
+  std::vector<std::string> hosts;
+  std::vector<double> shares;
+  for (const HostShare& one : others.shares()) {
+    if (!std::isfinite(one.share)) continue;
+    hosts.push_back(one.host);
+    shares.push_back(one.share);
+  }
   rusage use{};
   getrusage(RUSAGE_SELF, &use);
   if (team.rank() == 0)
@@ -94,7 +104,9 @@ int measure(const net::Options& options, MpiTeam& team) {
              .add("samples", stop.samples)
              .add("elapsed_s", stop.elapsed_s)
              .add("dropped", stop.dropped)
-             .add("peak_rss_kib", use.ru_maxrss));
+             .add("peak_rss_kib", use.ru_maxrss)
+             .add("others_hosts", hosts)
+             .add("others_share", shares));
   return well ? 0 : 3;
 }
 

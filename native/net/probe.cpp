@@ -322,7 +322,7 @@ RecordSchema NetProbe::schema(const Place& place) const {
   header.raw("fields", fields).add("schema", "net/1").add("rank", team_.rank()).add("ranks", team_.size());
   header.add("sizes", options_.sizes).add("modes", options_.modes).add("values", values);
   header.add("epoch_length", options_.epoch_length);
-  header.add("host", place.host).add("cpu", place.cpu).add("core", place.core).add("l3", place.l3);
+  header.add_name("host", place.host).add("cpu", place.cpu).add("core", place.core).add("l3", place.l3);
   header.add("numa", place.numa).add("package", place.package);
   return {header.text(), sizeof(RecordHead) + std::size_t{options_.epoch_length} * 12};
 }

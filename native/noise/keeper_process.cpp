@@ -1,6 +1,7 @@
 // The supervisor. Publishes: an answer to each request on its socket. Consumes: requests. When its parent goes silent
 // (the socket ends, or SIGTERM comes), it ends the agent and all processes that the agent started, removes the scratch
 // folder, and exits. If a signal or an exception makes it exit early, its last answer reports this.
+// Long because: one process that waits in one place; each part of its class must be able to step() the others.
 
 #include "noise/keeper_process.hpp"
 

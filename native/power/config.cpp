@@ -1,4 +1,5 @@
 // One table of keys for each section, so that the parser, config_keys() and to_json() always agree.
+// Long because: one table of keys for each section, from which parsing, checks and output come.
 #define TOML_EXCEPTIONS 0
 #define TOML_ENABLE_FORMATTERS 0
 // One of 3.3's assertions fails on "[[[", although the code after it reports the error properly. Without NDEBUG it
@@ -315,7 +316,7 @@ Key<HardwareSpec> kind_key() {
   return {"kind",
           "kind",
           list_of(kinds()),
-          "what it is; must be said. Nothing but `simulated` is simulated",
+          "the kind of hardware; required. Only `simulated` is simulated",
           [](HardwareSpec& s, const toml::node& node, const Context&) -> Read {
             const auto value = node.is_string() ? node.value<std::string>() : std::nullopt;
             const auto source = value ? source_named(*value) : std::nullopt;
@@ -345,8 +346,9 @@ const std::vector<Key<Config>>& top_keys() {
 const std::vector<Key<Config>>& bus_keys() {
   static const std::vector<Key<Config>> keys{
       path<Config>("profile", "profile", &Config::bus_profile,
-                   "a profile of the bus (bus-profile.md); without it: this machine's loopback, domain 0"),
-      text<Config>("name", "name", &Config::bus_name, "which profile of that file; needed where it has several", 255)};
+                   "a file with profiles of the bus (bus-profile.md); without it: this machine's loopback, domain 0"),
+      text<Config>("name", "name", &Config::bus_name,
+                   "the name of the profile in that file; required if the file has several", 255)};
   return keys;
 }
 
@@ -354,43 +356,41 @@ const std::vector<Key<BudgetConfig>>& budget_keys() {
   using B = BudgetConfig;
   static const std::vector<Key<B>> keys{
       power<B>("power_limit", "power_limit_w", &B::power_limit_w,
-               "what all nodes together may draw; at least the sum of safe caps. The system manager does not start "
-               "without it. `SET_POWER` changes it, and what was set stays after a restart"),
-      word<B>("policy", "policy", &B::policy, "how it is shared: see below", policy_names()),
+               "the power that all nodes together may draw; at least the sum of the safe caps. The system manager does "
+               "not start without it. `SET_POWER` changes it, and that value stays after a restart"),
+      word<B>("policy", "policy", &B::policy, "how the budget is shared: see below", policy_names()),
       duration<B>("lease", "lease_s", &B::lease_s,
                   "how long a node keeps a cap without hearing from the system manager", 0.1, 600),
-      duration<B>("renew", "renew_s", &B::renew_s, "leases are renewed when so much of them has gone; below `lease`",
-                  0.05, 600),
-      duration<B>("period", "period_s", &B::period_s, "between two decisions", 0.05, 600),
+      duration<B>("renew", "renew_s", &B::renew_s, "the age at which a lease is renewed; below `lease`", 0.05, 600),
+      duration<B>("period", "period_s", &B::period_s, "the time between two decisions", 0.05, 600),
       number<B>("clock_error", "clock_error", &B::clock_error,
                 "how much slower a node's clock may run than the system manager's, as a share", 0, 0.5),
       power<B>("soft", "soft_w", &B::soft_w,
-               "from this power of the cluster on, jobs that may draw less are asked to, before caps are lowered"),
+               "when the cluster draws this power, jobs that can draw less are asked to do so before caps are lowered"),
       flag<B>("observe", "observe", &B::observe,
-              "tell what would be set, and set nothing: the system manager lends nothing, and node managers leave "
-              "their hardware as they find it"),
+              "report what would be set, and set nothing: the system manager lends no power, and node managers do not "
+              "change their hardware"),
       flag<B>("without_quorum", "without_quorum", &B::without_quorum,
-              "lend although fewer than half of the nodes answer: for one system manager without a standby only")};
+              "lend power even if less than half of the nodes answer: only for a system manager without a standby")};
   return keys;
 }
 
 const std::vector<Key<Hosts>>& nodes_keys() {
   using H = Hosts;
   static const std::vector<Key<H>> keys{
-      text<H>("hosts", "hosts", &H::hosts, "which nodes these are, as a host list: \"n[001-004]\"; must be said",
-              65536),
+      text<H>("hosts", "hosts", &H::hosts, "the names of these nodes as a host list: \"n[001-004]\"; required", 65536),
       power<H>(
-          "min", "min_w", [](auto& h) -> auto& { return h.node.member.min_w; }, "the least cap; must be said"),
+          "min", "min_w", [](auto& h) -> auto& { return h.node.member.min_w; }, "the lowest cap; required"),
       power<H>(
-          "max", "max_w", [](auto& h) -> auto& { return h.node.member.max_w; }, "the highest cap; must be said"),
+          "max", "max_w", [](auto& h) -> auto& { return h.node.member.max_w; }, "the highest cap; required"),
       power<H>(
           "safe", "safe_w", [](auto& h) -> auto& { return h.node.member.safe_w; },
-          "the cap of a node that nobody manages; `min` unless it is said"),
+          "the cap of a node without a manager; without it: `min`"),
       text<H>(
-          "rack", "rack", [](auto& h) -> auto& { return h.node.rack; }, "the rack that they are in", 64),
+          "rack", "rack", [](auto& h) -> auto& { return h.node.rack; }, "the rack that holds these nodes", 64),
       integer<H>(
-          "cores", "cores", [](auto& h) -> auto& { return h.node.cores; }, "of each, for the resource manager", 0,
-          1 << 20),
+          "cores", "cores", [](auto& h) -> auto& { return h.node.cores; },
+          "the cores of each node, for the resource manager", 0, 1 << 20),
       size<H>(
           "memory", "memory_bytes", [](auto& h) -> auto& { return h.node.memory_bytes; }, "of each", 0),
       integer<H>(
@@ -403,27 +403,27 @@ const std::vector<Key<RackConfig>>& rack_keys() {
   using R = RackConfig;
   static const std::vector<Key<R>> keys{
       power<R>("power_limit", "power_limit_w", &R::power_limit_w,
-               "what its supply can give; without it: no limit of its own"),
+               "the most power that the rack's supply can deliver; without it: no limit for the rack"),
       power<R>("cooling", "cooling_w", &R::cooling_w,
-               "the heat that can be taken from it; without it: no limit of its own")};
+               "the most heat that the rack's cooling can remove; without it: no limit for the rack")};
   return keys;
 }
 
 const std::vector<Key<NodeManagerConfig>>& node_manager_keys() {
   using N = NodeManagerConfig;
   static const std::vector<Key<N>> keys{
-      text<N>("name", "name", &N::name, "of this node, as [[nodes]] has it; without it: the host's name", 64),
+      text<N>("name", "name", &N::name, "the node's name in [[nodes]]; without it: the host's name", 64),
       duration<N>("telemetry", "telemetry_s", &N::telemetry_s, "between two reports", 0.1, 86400),
       flag<N>("in_step", "in_step", &N::in_step,
-              "looks at the hardware and reports are at full intervals by the time of day, on all nodes at once, which "
-              "costs jobs of many nodes least; otherwise from the node manager's begin on"),
+              "the hardware is read and reports are sent at full intervals by the time of day, on all nodes at once: "
+              "this disturbs jobs on many nodes least. false: at intervals from the start of the node manager"),
       path<N>("state", "state", &N::state,
-              "folder of what has to outlive a crash: the hardware's original settings, the fence"),
+              "the folder for data that must survive a crash: the hardware's original settings, the fence"),
       power<N>("base", "base_w", &N::base_w,
-               "what the node draws besides what can be capped (fans, boards, memory); it is part of the node's cap"),
+               "the power of the parts that cannot be capped (fans, boards, memory); it is part of the node's cap"),
       flag<N>("restore", "restore", &N::restore,
-              "when it ends in order, put back what the hardware had before the first cap; otherwise the safe cap "
-              "stays, on which the budget counts")};
+              "on an orderly end, restore the hardware's settings from before the first cap; otherwise the safe cap "
+              "stays, as the budget assumes")};
   return keys;
 }
 
@@ -431,45 +431,52 @@ const std::vector<Key<HardwareSpec>>& hardware_keys() {
   using H = HardwareSpec;
   static const std::vector<Key<H>> keys{
       kind_key(),
-      path<H>("root", "root", &H::root, "powercap, cpufreq: where sysfs is"),
-      text<H>("url", "url", &H::url, "redfish: \"https://bmc17\"; ipmi: the BMC's host, none for the local one"),
-      text<H>("user", "user", &H::user, "redfish, ipmi: who logs in"),
+      path<H>("root", "root", &H::root, "powercap, cpufreq: the folder of sysfs"),
+      text<H>("url", "url", &H::url,
+              "redfish: \"https://bmc17\"; ipmi: the BMC's host; without it: the BMC of this machine"),
+      text<H>("user", "user", &H::user, "redfish, ipmi: the user's name for the login"),
       path<H>("password_file", "password_file", &H::password_file,
-              "redfish, ipmi: a file that only its owner can read"),
-      path<H>("ca", "ca", &H::ca,
-              "redfish: the authority that the BMC's certificate is checked against; without it the system's"),
+              "redfish, ipmi: a file with the password, which only its owner can read"),
+      path<H>(
+          "ca", "ca", &H::ca,
+          "redfish: a file with the authority that signed the BMC's certificate; without it: the system's authorities"),
       text<H>("domains", "domains", &H::domains,
-              "which of the domains that are there, a pattern with * and ?; without it all packages, GPUs, the node"),
-      duration<H>("timeout", "timeout_s", &H::timeout_s,
-                  "of one exchange with a BMC; all of an order have two to four times that together", 0.05, 600),
+              "the domains to use, as a pattern with * and ?; without it: all packages, GPUs, or the node"),
+      duration<H>(
+          "timeout", "timeout_s", &H::timeout_s,
+          "the longest time of one exchange with a BMC; all exchanges of an order together get two to four times this",
+          0.05, 600),
       power<H>("min", "min_w", &H::min_w,
-               "no cap below it: narrower than the hardware's own; needed where that tells none"),
-      power<H>("max", "max_w", &H::max_w, "no cap above it"),
-      flag<H>("read_only", "read_only", &H::read_only, "never set anything"),
-      power<H>("idle", "idle_w", &H::idle_w, "simulated: what it draws without load"),
-      power<H>("busy", "busy_w", &H::busy_w, "simulated: what it draws under full load"),
-      power<H>("noise", "noise_w", &H::noise_w, "simulated: standard deviation of what it draws"),
-      duration<H>("lag", "lag_s", &H::lag_s, "simulated: how long it takes to follow", 0, 3600),
-      number<H>("load", "load", &H::load, "simulated: 0 to 1", 0, 1),
-      path<H>("load_file", "load_file", &H::load_file, "simulated: a file with the load, read at each step"),
-      integer<H>("seed", "seed", &H::seed, "simulated: of its noise", 0, std::numeric_limits<std::int64_t>::max())};
+               "the lowest cap, if it is above that of the hardware; required if the hardware does not report one"),
+      power<H>("max", "max_w", &H::max_w, "the highest cap, if it is below that of the hardware"),
+      flag<H>("read_only", "read_only", &H::read_only, "never change a setting"),
+      power<H>("idle", "idle_w", &H::idle_w, "simulated: the power without load"),
+      power<H>("busy", "busy_w", &H::busy_w, "simulated: the power under full load"),
+      power<H>("noise", "noise_w", &H::noise_w, "simulated: the standard deviation of the power"),
+      duration<H>("lag", "lag_s", &H::lag_s, "simulated: the time until the power follows a change", 0, 3600),
+      number<H>("load", "load", &H::load, "simulated: the load, from 0 to 1", 0, 1),
+      path<H>("load_file", "load_file", &H::load_file, "simulated: a file with the load, which is read at each step"),
+      integer<H>("seed", "seed", &H::seed, "simulated: the seed of the noise", 0,
+                 std::numeric_limits<std::int64_t>::max())};
   return keys;
 }
 
 const std::vector<Key<SystemManagerConfig>>& system_manager_keys() {
   using S = SystemManagerConfig;
   static const std::vector<Key<S>> keys{
-      text<S>("name", "name", &S::name, "of this manager; without it: the host's name. Each has its own", 64),
-      path<S>("state", "state", &S::state, "folder of what has to outlive a crash: the epoch, the budget"),
-      path<S>("audit", "audit", &S::audit, "file of what was decided, JSON lines"),
+      text<S>("name", "name", &S::name,
+              "the name of this manager; without it: the host's name. Each manager needs a different one", 64),
+      path<S>("state", "state", &S::state, "the folder for data that must survive a crash: the epoch, the budget"),
+      path<S>("audit", "audit", &S::audit, "the file in which decisions are recorded, one JSON object a line"),
       size<S>("audit_size", "audit_bytes", &S::audit_bytes,
-              "then a new file is begun, and the one before the last is removed", 4096),
+              "the size at which a new file is started; the previous one stays, older ones are removed", 4096),
       duration<S>("takeover", "takeover_s", &S::takeover_s,
-                  "a standby takes over when it has heard nothing for so long from the one that leads", 0.2, 3600),
-      integer<S>("priority", "priority", &S::priority, "of standbys: each waits so many periods longer", 0, 1000),
-      text<S>("metrics", "metrics", &S::metrics, "HOST:PORT of OpenMetrics; without it: none"),
+                  "a standby takes over when it has heard nothing from the leader for this time", 0.2, 3600),
+      integer<S>("priority", "priority", &S::priority,
+                 "the number of additional periods that this standby waits before it takes over", 0, 1000),
+      text<S>("metrics", "metrics", &S::metrics, "HOST:PORT of the OpenMetrics page; without it: no page"),
       path<S>("metrics_token_file", "metrics_token_file", &S::metrics_token_file,
-              "what scrapers must send; needed where others can reach the address")};
+              "a file with the token that scrapers must send; required if other hosts can reach the address")};
   return keys;
 }
 
@@ -478,89 +485,95 @@ const std::vector<Key<SchedulerConfig>>& scheduler_keys() {
   static const std::vector<Key<S>> keys{
       word<S>("kind", "kind", &S::kind, "auto: Slurm where it answers, else the built-in one",
               {"auto", "slurm", "built-in"}),
-      path<S>("state", "state", &S::state, "folder of the queue and of what users had"),
+      path<S>("state", "state", &S::state, "the folder for the queue and for the past use of each user"),
       duration<S>("period", "period_s", &S::period_s,
-                  "between two looks at what runs and what may start; a submission is looked at at once", 0.05, 60),
+                  "the time between two checks of the running and waiting jobs; a new job is checked at once", 0.05,
+                  60),
       number<S>("fairness", "fairness", &S::fairness,
-                "a user who had nothing is so many steps of priority before one who had all; 0: what users had does "
-                "not count",
+                "the steps of priority between a user without past use and a user who used everything; 0: past use "
+                "does not count",
                 0, 1000000),
       duration<S>("fairness_half_life", "fairness_half_life_s", &S::fairness_half_life_s,
-                  "after so long what a user had counts half", 60, year_s),
-      duration<S>("age", "age_s", &S::age_s, "a job that has waited so long is one step of priority higher", 1, year_s),
-      duration<S>("keep", "keep_s", &S::keep_s,
-                  "jobs that are over are known for so long; a submission that is sent again later is a new job", 60,
+                  "the time after which past use counts half", 60, year_s),
+      duration<S>("age", "age_s", &S::age_s, "the waiting time that raises the priority of a job by one step", 1,
                   year_s),
-      integer<S>("max_waiting", "max_waiting", &S::max_waiting, "so many jobs wait at most", 1, 100000),
+      duration<S>("keep", "keep_s", &S::keep_s,
+                  "how long ended jobs stay known; the same submission, sent again later, is a new job", 60, year_s),
+      integer<S>("max_waiting", "max_waiting", &S::max_waiting, "the most waiting jobs", 1, 100000),
       integer<S>("max_waiting_user", "max_waiting_user", &S::max_waiting_user,
-                 "so many jobs of one user wait at most; no more than `max_waiting` anyway", 1, 100000)};
+                 "the most waiting jobs of one user; `max_waiting` also applies", 1, 100000)};
   return keys;
 }
 
 const std::vector<Key<QueueConfig>>& queue_keys() {
   using Q = QueueConfig;
   static const std::vector<Key<Q>> keys{
-      text<Q>("name", "name", &Q::name, "of the queue; must be said", 64),
-      integer<Q>("priority", "priority", &Q::priority, "jobs of a higher one start first", -1000000, 1000000),
+      text<Q>("name", "name", &Q::name, "the name of the queue; required", 64),
+      integer<Q>("priority", "priority", &Q::priority, "jobs of a queue with a higher priority start first", -1000000,
+                 1000000),
       flag<Q>("default", "is_default", &Q::is_default,
-              "jobs that name no queue come here; one at most. Without any: the first"),
-      texts<Q>("users", "users", &Q::users, "who may use it, beside `groups`; none of both named: all"),
-      texts<Q>("groups", "groups", &Q::groups, "whose members may use it, as the scheduler's host knows them"),
-      duration<Q>("default_time", "default_time_s", &Q::default_time_s, "of jobs that ask for none; 0: `max_time`", 0,
+              "jobs without a queue's name go to this queue; at most one queue has it. If none has: the first queue"),
+      texts<Q>("users", "users", &Q::users, "the users who may use it, besides `groups`; without both: all users"),
+      texts<Q>("groups", "groups", &Q::groups, "groups of the scheduler's host whose members may use it"),
+      duration<Q>("default_time", "default_time_s", &Q::default_time_s,
+                  "the time of a job that asks for none; 0: `max_time`", 0, year_s),
+      duration<Q>("max_time", "max_time_s", &Q::max_time_s, "the longest time that a job may ask for; 0: no limit", 0,
                   year_s),
-      duration<Q>("max_time", "max_time_s", &Q::max_time_s, "the longest that a job may ask for; 0: any", 0, year_s),
-      integer<Q>("max_nodes", "max_nodes", &Q::max_nodes, "the most nodes that a job may ask for; 0: any", 0, 100000),
+      integer<Q>("max_nodes", "max_nodes", &Q::max_nodes, "the most nodes that a job may ask for; 0: no limit", 0,
+                 100000),
       power<Q>("max_power", "max_power_w", &Q::max_power_w,
-               "the most that may be guaranteed to a job, all its nodes together")};
+               "the most power that can be guaranteed to a job, for all its nodes together")};
   return keys;
 }
 
 const std::vector<Key<ShareConfig>>& share_keys() {
   using H = ShareConfig;
   static const std::vector<Key<H>> keys{
-      text<H>("user", "user", &H::user, "whose it is; must be said", 64),
+      text<H>("user", "user", &H::user, "the name of the user; required", 64),
       number<H>("share", "share", &H::share,
-                "of the cluster that is theirs, against others' shares; who is not named has 1", 1e-6, 1e6)};
+                "the user's share of the cluster, relative to other users; a user without an entry has 1", 1e-6, 1e6)};
   return keys;
 }
 
 const std::vector<Key<ResourceManagerConfig>>& resource_manager_keys() {
   using R = ResourceManagerConfig;
-  static const std::vector<Key<R>> keys{path<R>("state", "state", &R::state, "folder of what was allocated")};
+  static const std::vector<Key<R>> keys{path<R>("state", "state", &R::state, "the folder for the allocations")};
   return keys;
 }
 
 const std::vector<Key<JobManagerConfig>>& job_manager_keys() {
   using J = JobManagerConfig;
   static const std::vector<Key<J>> keys{
-      path<J>("state", "state", &J::state, "folder with a folder of each job: what it wrote, how it ended"),
+      path<J>("state", "state", &J::state,
+              "the folder that holds a folder for each job, with its output and the way it ended"),
       texts<J>("launcher", "launcher", &J::launcher,
-               "words that start a command on a node, {host} in them: [\"ssh\", \"{host}\", \"--\"]; none: all nodes "
-               "are this host"),
+               "the command line that starts a command on a node, with {host} for the node: [\"ssh\", \"{host}\", "
+               "\"--\"]; without it: all nodes are this host"),
       duration<J>("grace", "grace_s", &J::grace_s,
-                  "a job that is to end, and says no time of its own, is killed after so long", 0.1, 3600),
-      duration<J>("report", "report_s", &J::report_s, "between two reports of a job, and two looks at its target", 0.1,
-                  3600),
-      duration<J>("keep", "keep_s", &J::keep_s, "a job's folder is removed so long after its end", 0, year_s),
+                  "the time after which a job that was asked to end is killed, unless the job sets its own", 0.1, 3600),
+      duration<J>("report", "report_s", &J::report_s,
+                  "the time between two reports of a job, and between two checks of its target", 0.1, 3600),
+      duration<J>("keep", "keep_s", &J::keep_s, "the time after a job's end at which its folder is removed", 0, year_s),
       texts<J>("users", "users", &J::users,
-               "whose jobs are started; none named: those of the daemon's own user, and where that is root of all "
-               "users whose uid is 1000 or more"),
+               "the users whose jobs are started; without it: the daemon's user, and if that is root all users with a "
+               "uid of 1000 or more"),
       text<J>("pam_service", "pam_service", &J::pam_service,
-              "whose account stack of PAM is asked before a job of another user starts, where PAM is there; an empty "
-              "text: none",
+              "the PAM service whose account stack is asked before a job of another user starts, if PAM is available; "
+              "an empty text: PAM is not asked",
               64),
       integer<J>("max_tasks", "max_tasks", &J::max_tasks,
-                 "the most processes and threads of a job, and of its user on this host; 0: any", 0, 4194304),
+                 "the most processes and threads of a job, and of its user on this host; 0: no limit", 0, 4194304),
       size<J>("max_memory", "max_memory_bytes", &J::max_memory_bytes,
-              "the most memory of a job on this host, where its cgroup has that limit; 0: any", 0)};
+              "the most memory of a job on this host, if cgroups can limit it there; 0: no limit", 0)};
   return keys;
 }
 
 const std::vector<Key<WorkflowEngineConfig>>& workflow_engine_keys() {
   using W = WorkflowEngineConfig;
   static const std::vector<Key<W>> keys{
-      path<W>("state", "state", &W::state, "folder with a file of each workflow: what it is, how far it is"),
-      duration<W>("look", "look_s", &W::look_s, "between two looks at the jobs of a workflow", 0.05, 3600)};
+      path<W>("state", "state", &W::state,
+              "the folder that holds a file for each workflow, with its definition and its progress"),
+      duration<W>("look", "look_s", &W::look_s, "the time between two checks of the jobs of a workflow", 0.05, 3600)};
   return keys;
 }
 
@@ -568,25 +581,27 @@ const std::vector<Key<UsersConfig>>& users_keys() {
   using U = UsersConfig;
   static const std::vector<Key<U>> keys{
       word<U>("proof", "proof", &U::proof,
-              "none: a user is who the sender says; munge: each order has a credential of MUNGE", {"none", "munge"}),
+              "none: the sender's statement of the user is trusted; munge: each order carries a MUNGE credential",
+              {"none", "munge"}),
       texts<U>(
           "may_speak_for_others", "may_speak_for_others", &U::may_speak_for_others,
-          "users whose credential counts for orders in any name, and for those of the scheduler, beside root and who "
-          "the role runs as; whoever names others names the users of workflow engine and scheduler, too")};
+          "users who may send orders in any user's name, and orders of the scheduler, besides root and the user of the "
+          "role itself. A list of your own must also contain the users of the workflow engine and the scheduler")};
   return keys;
 }
 
 const std::vector<Key<MonitorConfig>>& monitor_keys() {
   using M = MonitorConfig;
   static const std::vector<Key<M>> keys{
-      text<M>("listen", "listen", &M::listen, "HOST:PORT of the page and of OpenMetrics"),
+      text<M>("listen", "listen", &M::listen, "HOST:PORT of the monitor's page and of the OpenMetrics page"),
       path<M>("token_file", "token_file", &M::token_file,
-              "what who looks must send; needed where others can reach the address"),
-      path<M>("tls_certificate", "tls_certificate", &M::tls_certificate, "with `tls_key`: the page over TLS"),
+              "a file with the token that browsers must send; required if other hosts can reach the address"),
+      path<M>("tls_certificate", "tls_certificate", &M::tls_certificate,
+              "the certificate with which the page is served over TLS; `tls_key` is needed too"),
       path<M>("tls_key", "tls_key", &M::tls_key, "the certificate's private key"),
-      path<M>(
-          "history", "history", &M::history,
-          "database of what was heard; one monitor at a time keeps it, by a lock beside it (`power.already_running`)"),
+      path<M>("history", "history", &M::history,
+              "the database of the received telemetry; a lock file next to it allows only one monitor to use it "
+              "(`power.already_running`)"),
       duration<M>("keep", "keep_s", &M::keep_s, "older history is removed", 60, 100 * year_s)};
   return keys;
 }
@@ -594,31 +609,35 @@ const std::vector<Key<MonitorConfig>>& monitor_keys() {
 const std::vector<Key<BridgeConfig>>& bridge_keys() {
   using B = BridgeConfig;
   static const std::vector<Key<B>> keys{
-      text<B>("name", "name", &B::name, "of the bridge; none: this host's name", 64),
+      text<B>("name", "name", &B::name, "the name of the bridge; without it: this host's name", 64),
       text<B>("broker", "broker", &B::broker, "HOST:PORT of the MQTT broker"),
-      text<B>("user", "user", &B::user, "who logs in there"),
-      path<B>("password_file", "password_file", &B::password_file, "a file that only its owner can read"),
+      text<B>("user", "user", &B::user, "the user's name for the login at the broker"),
+      path<B>("password_file", "password_file", &B::password_file,
+              "a file with the password, which only its owner can read"),
       path<B>("ca", "ca", &B::ca,
-              "the authority that the broker's certificate is checked against; with it the bridge speaks TLS"),
-      path<B>("certificate", "certificate", &B::certificate, "the bridge's own, where the broker asks for one"),
-      path<B>("key", "key", &B::key, "its private key"),
-      flag<B>(
-          "unprotected", "unprotected", &B::unprotected,
-          "whether a broker on this machine gets the password and may give orders without TLS; then whoever listens "
-          "there does"),
-      word<B>("naming", "naming", &B::naming, "how topics and payloads look in MQTT", {"sonde", "examon", "sparkplug"}),
+              "a file with the authority that signed the broker's certificate; with it the bridge uses TLS"),
+      path<B>("certificate", "certificate", &B::certificate, "the bridge's certificate, if the broker asks for one"),
+      path<B>("key", "key", &B::key, "the private key of the bridge's certificate"),
+      flag<B>("unprotected", "unprotected", &B::unprotected,
+              "whether a broker on this machine gets the password and may send orders without TLS; then any program "
+              "that listens at that address can do the same"),
+      word<B>("naming", "naming", &B::naming, "the form of topics and payloads in MQTT",
+              {"sonde", "examon", "sparkplug"}),
       text<B>("prefix", "prefix", &B::prefix, "the first part of MQTT topics", 255),
-      texts<B>("to_mqtt", "to_mqtt", &B::to_mqtt, "topics of the bus that go to MQTT, with * and ?"),
-      texts<B>("from_mqtt", "from_mqtt", &B::from_mqtt, "topics of the bus that come from MQTT, with * and ?"),
-      integer<B>("qos", "qos", &B::qos, "of telemetry in MQTT, and of all in other namings than Sonde's; control has 1",
+      texts<B>("to_mqtt", "to_mqtt", &B::to_mqtt, "topics of the bus that are sent to MQTT, as patterns with * and ?"),
+      texts<B>("from_mqtt", "from_mqtt", &B::from_mqtt,
+               "topics of the bus that are received from MQTT, as patterns with * and ?"),
+      integer<B>("qos", "qos", &B::qos,
+                 "the QoS of telemetry in MQTT, and with `naming` examon or sparkplug of all messages; control "
+                 "messages of `sonde` have 1",
                  0, 1),
-      flag<B>("requests", "requests", &B::requests, "whether requests may come by MQTT"),
-      path<B>("state", "state", &B::state, "folder of what has to outlive the bridge"),
-      size<B>("store", "store_bytes", &B::store_bytes, "control messages that wait for the broker, on disk, at most",
-              1u << 16),
-      text<B>("metrics", "metrics", &B::metrics, "HOST:PORT of OpenMetrics; none: no page"),
+      flag<B>("requests", "requests", &B::requests, "whether requests are accepted from MQTT"),
+      path<B>("state", "state", &B::state, "the folder for data that must survive a restart of the bridge"),
+      size<B>("store", "store_bytes", &B::store_bytes,
+              "the most disk space for control messages that wait for the broker", 1u << 16),
+      text<B>("metrics", "metrics", &B::metrics, "HOST:PORT of its OpenMetrics page; without it: no page"),
       path<B>("metrics_token_file", "metrics_token_file", &B::metrics_token_file,
-              "what a scraper must send; needed where others can reach the address")};
+              "a file with the token that scrapers must send; required if other hosts can reach its address")};
   return keys;
 }
 
@@ -693,7 +712,7 @@ Result<void> needed(const toml::table& table, const std::string& section, const 
   for (const auto& key : keys)
     if (!table.contains(key))
       return Error{"power.bad_value",
-                   context.at(table.source()) + "[[" + section + "]] has no '" + key + "', which must be said",
+                   context.at(table.source()) + "[[" + section + "]] has no '" + key + "', which is required",
                    "docs/reference/power-config.md has every key"};
   return {};
 }
@@ -708,25 +727,26 @@ Result<void> read_nodes(const toml::table& table, Config& config, std::map<std::
   };
   auto names = hostlist_expand(hosts.hosts);
   if (!names)
-    return bad_value(context, table.get("hosts")->source(), "nodes", "hosts", "is no host list: " + names.error().what);
+    return bad_value(context, table.get("hosts")->source(), "nodes", "hosts",
+                     "is not a host list: " + names.error().what);
   Member& member = hosts.node.member;
   if (!std::isfinite(member.safe_w)) member.safe_w = member.min_w;
   const std::string who = "nodes '" + hosts.hosts + "': ";
   if (!(member.min_w <= member.max_w))
     return bad(who + "min (" + format_power(member.min_w) + ") is above max (" + format_power(member.max_w) + ")",
-               "min is the least cap, max the highest");
+               "min is the lowest cap, max the highest");
   if (!(member.min_w <= member.safe_w && member.safe_w <= member.max_w))
-    return bad(who + "safe (" + format_power(member.safe_w) + ") is not within min and max (" +
+    return bad(who + "safe (" + format_power(member.safe_w) + ") is outside of min and max (" +
                    format_power(member.min_w) + " to " + format_power(member.max_w) + ")",
-               "the safe cap is one that can be set");
-  if (!(member.max_w > 0)) return bad(who + "max is 0 W", "a node needs power");
+               "choose a safe cap between them");
+  if (!(member.max_w > 0)) return bad(who + "max is 0 W", "set the highest cap that the node may have");
   for (const auto& name : *names) {
     if (name.size() > 64)
       return bad(who + "the name '" + name + "' has " + std::to_string(name.size()) + " characters; 64 are allowed",
-                 "names travel in each sample");
+                 "each sample carries the name, so choose a shorter one");
     if (const auto [before, is_new] = lines.emplace(name, table.source().begin.line); !is_new)
-      return bad("the node " + name + " is named twice; the first time in line " + std::to_string(before->second),
-                 "a node has one range");
+      return bad("the node " + name + " is named twice, first in line " + std::to_string(before->second),
+                 "name it once, because a node has one range of caps");
     NodeConfig node = hosts.node;
     node.member.name = name;
     config.nodes.push_back(std::move(node));
@@ -750,11 +770,11 @@ Result<void> check(const Config& config, const toml::table& top, const Context& 
     double safe = 0;
     for (const auto& node : config.nodes) safe += node.member.safe_w;
     if (safe > budget.power_limit_w)
-      return Error{
-          "power.safe_above_budget",
-          context.at(section("budget")) + "the safe caps of " + std::to_string(config.nodes.size()) +
-              " nodes come to " + format_power(safe) + ", above the budget of " + format_power(budget.power_limit_w),
-          "nodes go to their safe caps when nobody manages them: lower `safe` of [[nodes]], or raise power_limit"};
+      return Error{"power.safe_above_budget",
+                   context.at(section("budget")) + "the safe caps of " + std::to_string(config.nodes.size()) +
+                       " nodes add up to " + format_power(safe) + ", above the budget of " +
+                       format_power(budget.power_limit_w),
+                   "nodes without a manager go to their safe caps: lower `safe` of [[nodes]], or raise power_limit"};
   }
   std::vector<std::string> racks;
   for (const auto& [name, rack] : config.racks) racks.push_back(name);
@@ -766,13 +786,14 @@ Result<void> check(const Config& config, const toml::table& top, const Context& 
                              "; there are: " + list_of(racks));
   if (config.monitor.tls_certificate.empty() != config.monitor.tls_key.empty())
     return bad_value(context, section("monitor"), "monitor",
-                     config.monitor.tls_key.empty() ? "tls_key" : "tls_certificate", "is missing: TLS needs both");
+                     config.monitor.tls_key.empty() ? "tls_key" : "tls_certificate",
+                     "is missing: TLS needs a certificate and its key");
   if (config.bridge.certificate.empty() != config.bridge.key.empty())
     return bad_value(context, section("mqtt-bridge"), "mqtt-bridge", config.bridge.key.empty() ? "key" : "certificate",
                      "is missing: a certificate needs its key");
   if (!config.bridge.certificate.empty() && config.bridge.ca.empty())
     return bad_value(context, section("mqtt-bridge"), "mqtt-bridge", "ca",
-                     "is missing: without it the bridge speaks no TLS, and certificate and key are not used");
+                     "is missing: without it the bridge does not use TLS, nor the certificate and key");
   struct Address {
     const char *section, *key;
     const std::string& is;
@@ -860,7 +881,7 @@ Result<void> fill(const toml::table& top, Config& config, const Context& context
           for (const auto& other : config.scheduler.queues)
             if (other.is_default && queue.is_default)
               return bad_value(context, table.source(), "job-scheduler.queues", "default",
-                               "is said of '" + queue.name + "' and of '" + other.name + "'; allowed: one queue");
+                               "is set for '" + queue.name + "' and for '" + other.name + "'; allowed: one queue");
           if (queue.max_time_s > 0 && queue.default_time_s > queue.max_time_s)
             return bad_value(context, table.source(), "job-scheduler.queues", "default_time",
                              "of '" + queue.name + "' is " + format_duration(queue.default_time_s) +
@@ -929,7 +950,7 @@ Result<Config> parse_config(std::string_view text, const std::string& path) {
     return Error{"power.bad_toml",
                  context.at(error.source()) + "column " + std::to_string(error.source().begin.column) + ": " +
                      std::string(error.description()),
-                 "the file is TOML (https://toml.io): [sections], key = value, texts in quotes"};
+                 "the file must be TOML (https://toml.io): [sections], key = value, texts in quotes"};
   }
   if (auto fine = fill(parsed.table(), config, context); !fine) return fine.error();
   return config;
@@ -939,7 +960,7 @@ Result<Config> load_config(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   const auto no_file = [&](const std::string& why) {
     return Error{"power.no_file", path + ": " + why,
-                 "give the configuration by --config FILE; docs/reference/power-config.md tells what is in it"};
+                 "give the configuration with --config FILE; docs/reference/power-config.md describes it"};
   };
   std::error_code wrong;
   if (!file || std::filesystem::is_directory(path, wrong))

@@ -63,6 +63,11 @@ class LeaseKeeper {
   Refusal fence(const Fence& fence);
   /// `none`: cap_w() is the grant's from now on.
   Refusal offer(const Grant& grant, std::int64_t now_ns);
+  /// The hardware's range has changed. A lease outside of it ends.
+  void bound(double min_w, double max_w) {
+    limits_.min_w = min_w, limits_.max_w = max_w;
+    if (!(cap_w_ >= min_w && cap_w_ <= max_w)) drop();
+  }
   /// Back to the safe cap at once: the node manager ends, or its hardware did not follow.
   void drop() { until_ns_ = 0; }
 

@@ -21,8 +21,8 @@ Result<double> safe_sum(const std::vector<Member>& members, double budget_w) {
     return Error{"power.safe_above_budget",
                  "the safe caps of " + std::to_string(members.size()) + " nodes add up to " + format_power(sum) +
                      ", which is above the budget of " + format_power(budget_w) +
-                     ": it would be exceeded when no manager leads",
-                 "raise the budget, lower safe caps, or take nodes out"};
+                     ": without a leading manager the nodes would exceed it",
+                 "raise the budget, lower safe caps, or remove nodes"};
   return sum;
 }
 
@@ -40,14 +40,14 @@ Result<Ledger> Ledger::open(const Settings& settings, std::vector<Member> member
       return Error{"power.bad_node",
                    who + " has caps of " + format_power(m.min_w) + " … " + format_power(m.max_w) +
                        " and the safe cap " + format_power(m.safe_w),
-                   "the least is at most the safe, the safe at most the most, and all are finite"};
+                   "the safe cap must be between the lowest and the highest cap, and all three must be finite"};
   }
   if (!(settings.lease_s > 0 && settings.renew_s > 0 && settings.renew_s < settings.lease_s && settings.resend_s > 0 &&
         settings.clock_error >= 0))
     return Error{
         "power.bad_lease",
         "a lease of " + format_duration(settings.lease_s) + " renewed after " + format_duration(settings.renew_s),
-        "both are above 0, and it is renewed before it ends"};
+        "both times must be above 0, and the lease must be renewed before it ends"};
   if (auto sum = safe_sum(members, settings.budget_w); !sum) return sum.error();
   return Ledger(settings, std::move(members), std::move(own));
 }

@@ -204,12 +204,13 @@ class Soft final : public Policy {
 };
 
 constexpr std::array words{
-    PolicyWord{"uniform", "the same cap for all, as far as their ranges allow"},
-    PolicyWord{"proportional", "above the least, in proportion to what each wants"},
-    PolicyWord{"fair", "what is guaranteed first, then by weight up to what each wants, then the rest by weight"},
-    PolicyWord{"greedy", "nodes keep what they use; those that come against their cap get what others leave"},
-    PolicyWord{"slack", "nodes of a job that are early give to those that are late"},
-    PolicyWord{"soft", "nobody is held back until the cluster comes near its budget; then as fair"},
+    PolicyWord{"uniform", "the same cap for all nodes, as far as their ranges allow"},
+    PolicyWord{"proportional", "each node gets its lowest cap, and a part of the rest in proportion to what it wants"},
+    PolicyWord{"fair",
+               "first the guaranteed power, then by weight up to what each node wants, then the rest by weight"},
+    PolicyWord{"greedy", "each node keeps what it uses; nodes that reach their cap get what the others do not use"},
+    PolicyWord{"slack", "in each job, nodes that finish early give power to nodes that finish late"},
+    PolicyWord{"soft", "no node is limited until the cluster comes near its budget; then the same as `fair`"},
 };
 
 std::string watts(double w) { return format_power(w); }
@@ -278,18 +279,18 @@ Result<Shares> share(Policy& policy, double budget_w, std::span<const NodeView> 
     if (!(std::isfinite(n.min_w) && std::isfinite(n.max_w) && n.min_w >= 0 && n.max_w >= n.min_w))
       return Error{"power.bad_node",
                    "node " + std::to_string(k) + " has the caps " + watts(n.min_w) + " … " + watts(n.max_w),
-                   "the least has to be at most the most, and both finite"};
+                   "the lowest cap must not be above the highest, and both must be finite"};
     if (!(std::isfinite(n.weight) && n.weight > 0))
       return Error{"power.bad_node", "node " + std::to_string(k) + " has the weight " + std::to_string(n.weight),
-                   "weights are above 0"};
+                   "weights must be above 0"};
     least += n.min_w;
   }
   // The lowest caps may add up to the budget itself, except for rounding.
   if (!std::isfinite(budget_w) || budget_w < least * (1 - 1e-12))
     return Error{"power.budget_too_small",
-                 "the budget of " + watts(budget_w) + " is below " + watts(least) + ", the sum of the least caps of " +
+                 "the budget of " + watts(budget_w) + " is below " + watts(least) + ", the sum of the lowest caps of " +
                      std::to_string(nodes.size()) + " nodes",
-                 "raise it, or take nodes out"};
+                 "raise it, or remove nodes"};
   Shares out;
   out.caps_w.assign(nodes.size(), unknown);
   policy.propose(budget_w, nodes, out.caps_w);
@@ -326,7 +327,7 @@ Result<std::unique_ptr<Policy>> make_policy(std::string_view name, const PolicyS
     listed.append(listed.empty() ? "" : ", ").append(word.name);
   }
   return Error{"power.unknown_policy", "there is no policy '" + std::string(name) + "'" + nearest(name, all),
-               "take one of " + listed};
+               "use one of " + listed};
 }
 
 }  // namespace sonde::power

@@ -218,7 +218,7 @@ Result<std::string> user_key_path() {
       home = entry.pw_dir;
   }
   if (home.empty() || home[0] != '/')
-    return Error{"store.no_key", "there is no place for the key of this user: neither HOME nor XDG_STATE_HOME is set",
+    return Error{"store.no_key", "no folder is known for the key of this user: neither HOME nor XDG_STATE_HOME is set",
                  std::string("set one of them, or ") + without_key};
   return home + "/.local/state/sonde/store-key";
 }

@@ -141,9 +141,9 @@ Result<Folder> Folder::open(const std::string& path, std::string_view kind, unsi
                          "if the folder is surely a " + std::string(kind) + " backend's, write '" +
                              line.substr(0, line.size() - 1) + "' into it");
     return cannot_open(path,
-                       "it is that of '" + std::string(found.substr(start.size(), found.size() - start.size() - 1)) +
-                           "', not of '" + line.substr(start.size(), line.size() - start.size() - 1) +
-                           "' (backend and version)",
+                       "it is the folder of '" +
+                           std::string(found.substr(start.size(), found.size() - start.size() - 1)) + "', not of '" +
+                           line.substr(start.size(), line.size() - start.size() - 1) + "' (backend and version)",
                        "give another folder, or use the backend that created it");
   }
   if (pwrite(folder.marker_, line.data(), line.size(), 0) != static_cast<ssize_t>(line.size()) ||

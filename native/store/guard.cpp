@@ -108,7 +108,7 @@ Error threw(const std::string& who) {
           "this is an error in its code: report it to its author"};
 }
 
-Result<std::unique_ptr<Backend>> guarded(std::unique_ptr<Backend> backend, std::string who) {
+Result<std::unique_ptr<Backend>> guarded(std::unique_ptr<Backend> backend, const std::string& who) {
   try {
     return std::unique_ptr<Backend>(std::make_unique<Guard>(std::move(backend), who));
   } catch (...) {

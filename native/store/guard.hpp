@@ -14,6 +14,6 @@ Error threw(const std::string& who);
 
 /// A wrapped backend whose calls throw nothing. `who`: its name in the errors of exceptions.
 /// Error: store.internal, when caps() throws.
-Result<std::unique_ptr<Backend>> guarded(std::unique_ptr<Backend> backend, std::string who);
+Result<std::unique_ptr<Backend>> guarded(std::unique_ptr<Backend> backend, const std::string& who);
 
 }  // namespace sonde::store

@@ -75,7 +75,7 @@ Result<const Module*> load(const std::string& path) {
     return bad_module(path, threw("sonde_store_module()").what, "report it to its author");
   }
   if (!module)
-    return bad_module(path, "sonde_store_module() gave nothing",
+    return bad_module(path, "sonde_store_module() returned nothing",
                       "it must return a Module, as described in native/store/module.hpp");
   if (module->abi != module_abi)
     return bad_module(

@@ -40,7 +40,7 @@ def test_the_words_beside_the_bar():
     assert caption(EVENT, "net run", None).endswith("12 800 samples  8 s")
 
 
-def test_time_is_told_in_whole_seconds():
+def test_time_is_reported_in_whole_seconds():
     for elapsed_s, text in ((0.3, "0 s"), (59.4, "59 s"), (59.6, "1 min"), (125.4, "2 min 5 s")):
         assert caption({**EVENT, "elapsed_s": elapsed_s}, "net run", None).endswith(f"  {text}")
 

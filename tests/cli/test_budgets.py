@@ -78,7 +78,9 @@ def handed(monkeypatch: pytest.MonkeyPatch) -> Handed:
     from sonde.io.study import run as study_run
     from sonde.io.study import run_limits
     from sonde.net import run as net
-    from sonde.noise import run_host, run_programs, run_source
+    from sonde.noise import run_programs
+    from sonde.noise.host import run as run_host
+    from sonde.noise.source import run as run_source
     from sonde.power.demo import run as demo
     from sonde.power.recording import run_record
     from sonde.power.stack import run_bus

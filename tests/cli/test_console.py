@@ -335,7 +335,7 @@ def test_a_terminal_gets_text_only(pieces, text):
         assert pieces[-1] not in out.buffer.getvalue()
 
 
-def test_what_cannot_wait_is_said_on_stderr_at_once():
+def test_what_cannot_wait_is_reported_on_stderr_at_once():
     err = io.StringIO()
     console = Console(Settings(), io.StringIO(), err)
     console.settings.say("listening on 127.0.0.1:5440: " + "objects in a folder, " * 5 + "keys")

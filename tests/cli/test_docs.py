@@ -98,7 +98,7 @@ def test_the_error_on_the_page_is_what_is_printed(sonde):
 
 def test_doctor_prints_the_keys_on_the_page(sonde):
     told = json.loads(sonde("doctor", "--json").out)
-    (row,) = [row for row in rows(JSON, "## Besides, by command") if row[0] == "`doctor`"]
+    (row,) = [row for row in rows(JSON, "## Further keys, by command") if row[0] == "`doctor`"]
     assert "{room, built, works, missing: [{what, install}]}" in row[1]
     assert list(told["rooms"][0]) == ["room", "built", "works", "missing"]
     assert [room["room"] for room in told["rooms"]] == [*NAMES, *PARTS]

@@ -530,7 +530,7 @@ def test_a_store_that_does_not_start_does_not_work(tree, monkeypatch):
         ([{"provider": "verbs", "works": False, "half_round_trip_s": 0}], POOR, "no provider"),
     ],
 )
-def test_providers_are_told_by_what_they_did(tree, monkeypatch, tried, mark, text):
+def test_providers_are_reported_by_what_they_did(tree, monkeypatch, tried, mark, text):
     pytest.importorskip("sonde._store", reason="the store is not built")
     from sonde.store import client
 
@@ -665,9 +665,9 @@ def test_io_is_for_one_processor(monkeypatch):
 
 
 def test_io_without_its_tracer(monkeypatch, tmp_path):
-    from sonde.io.record import run_trace
+    from sonde.io.record import run_request
 
-    monkeypatch.setattr(run_trace.launch, "libexec", lambda: tmp_path)
+    monkeypatch.setattr(run_request.launch, "libexec", lambda: tmp_path)
     answer = io.io(Here())
     assert (answer.mark, answer.needs) == (NONE, [Need("the tracer", "make setup")])
     assert not answer.values["built"]

@@ -71,7 +71,7 @@ def test_a_reader_that_goes_away_is_no_error(words):
     assert ran.stderr == "0\n"
 
 
-def test_a_closed_stdout_is_told_and_not_traced():
+def test_a_closed_stdout_is_reported_and_not_traced():
     ran = subprocess.run(
         f"'{SONDE}' net modes --json > /dev/full", shell=True, capture_output=True, text=True, timeout=120
     )

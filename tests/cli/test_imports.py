@@ -14,7 +14,7 @@ import pytest
         "sonde.io.record.run_trace, sonde.io.trace.analyse, sonde.io.trace.verdict, sonde.io.trace.whatif_verdict",
         "sonde.store.analyse, sonde.store.verdict, sonde.store.limits",
         "sonde.bus.analyse, sonde.bus.verdict, sonde.bus.limits",
-        "sonde.noise.analyse, sonde.noise.verdict, sonde.noise.host",
+        "sonde.noise.detector.analyse, sonde.noise.detector.verdict, sonde.noise.host.analyse",
         "sonde.power.recording.analyse, sonde.power.recording.verdict",
     ],
 )

@@ -27,25 +27,26 @@ from typing import Any
 
 import numpy as np
 
-from sonde.bus import plan as bus_plan
+from sonde.bus import cases as bus_cases
 from sonde.bus import run_keys
-from sonde.cluster import run as cluster_run
+from sonde.bus import variants as bus_variants
+from sonde.cluster import run_state
 from sonde.cluster.plan import Plan as ClusterPlan
-from sonde.core import config, distribution, events, hostlist, lines, printable, provenance, seal, units
+from sonde.core import config, distribution, events, hostlist, lines, printable, provenance, run_folder, units
 from sonde.core.blocks import BlockFile, BlockWriter
 from sonde.core.errors import SondeError
 from sonde.core.launch import cpus, mpirun, srun
 from sonde.core.owned_files import Folder
-from sonde.data import history as data_history
+from sonde.data import history_index
 from sonde.io.maps import layers, run_elf
 from sonde.io.record import gluster, run_gluster, run_probe, run_tracefs
 from sonde.io.study import ior_output, run_limits
 from sonde.io.trace import run_close, servers  # fmt: skip
-from sonde.net import clustbench, convert
+from sonde.net import clustbench, convert, export
 from sonde.net.classic import ClassicWriter, check_whole
-from sonde.noise import host as noise_host
-from sonde.noise import run_osnoise
-from sonde.power.jobs import run_job_manager, run_job_scheduler, run_resource_manager, slurm_job
+from sonde.noise.host import analyse as noise_host
+from sonde.noise.host import run_osnoise
+from sonde.power.jobs import queue_rows, run_job_folder, run_resource_manager, slurm_job
 from sonde.power.jobs.job_target import Turns
 from sonde.power.jobs.jobs import JobState, Part, Spec
 from sonde.power.jobs.run_jobs_store import Store
@@ -248,7 +249,7 @@ _RUN = {"room": "net", "schema": "net/1", "attrs": {"seed": 1}, "plan": {"a": [1
 )
 def read_run(data: bytes) -> None:
     _file("run.json", data)
-    run = seal.read_run(_folder())
+    run = run_folder.read(_folder())
     assert all(isinstance(text, str) for one in run.warnings for text in (one.code, one.evidence, one.hint))
 
 
@@ -346,12 +347,12 @@ def read_index(data: bytes) -> None:
     dataset = folder / "a.nc"
     dataset.write_bytes(b"x")
     facts = dataset.stat()
-    with closing(sqlite3.connect(folder / data_history.INDEX)) as index:
-        data_history._create(index)
+    with closing(sqlite3.connect(folder / history_index.INDEX)) as index:
+        history_index.create(index)
         row = ("a.nc", facts.st_size, facts.st_mtime_ns, _text(data), None)
         index.execute("INSERT INTO run VALUES (?, ?, ?, ?, ?)", row)
         index.commit()
-    runs, warnings, _ = data_history._indexed(folder)
+    runs, warnings, _ = history_index.indexed(folder)
     assert len(runs) + len(warnings) == 1
 
 
@@ -399,7 +400,7 @@ def read_structure(data: bytes) -> None:
 )
 def read_stored(data: bytes) -> None:
     tree: Any = SimpleNamespace(attrs={convert.STORED: _text(data)})
-    assert isinstance(convert._stored(tree, "clustbench-v1"), dict)
+    assert isinstance(export._stored(tree, "clustbench-v1"), dict)
 
 
 @parser("net-names", "delays-MSK-2024-05-16_average.nc", "n1\nn2\n")
@@ -783,7 +784,7 @@ def read_kept(data: bytes) -> None:
     store = Store.__new__(Store)  # of which only the name is needed
     store.path = Path("kept.sqlite")
     for make in (
-        lambda kept: run_job_scheduler.stored_queue(kept, _stack()).set_back(5),
+        lambda kept: queue_rows.queue_of(kept, _stack(), {"root"}).set_back(5),
         lambda kept: [run_resource_manager.held_of(one) for one in kept.values()],
     ):
         refused = None
@@ -870,8 +871,8 @@ def read_job(data: bytes) -> None:
     for name, text in zip(_JOB_FILES, _parts(data, len(_JOB_FILES))):
         if text:
             (folder / name).write_bytes(text)
-    assert run_job_manager.grace_of(folder) >= 0
-    if (found := run_job_manager.stored_job(folder)) is not None:
+    assert run_job_folder.grace_of(folder) >= 0
+    if (found := run_job_folder.stored_job(folder)) is not None:
         assert found[0].pid > 0
         assert found[0].run().job == "a"
 
@@ -1018,7 +1019,7 @@ def read_keys(data: bytes) -> None:
 @parser("bus-words", "cyclonedds/udp4/peers", "mine=cyclonedds,batch=1ms", "latency,fanout")
 def read_bus_words(data: bytes) -> None:
     text = _text(data)
-    for parse in (bus_plan.read_variant, lambda one: bus_plan.read_tests([one])):
+    for parse in (bus_variants.read_variant, lambda one: bus_cases.read_tests([one])):
         try:
             parse(text)
         except SondeError:
@@ -1044,8 +1045,8 @@ def read_cluster_state(data: bytes) -> None:
     """What a cluster's folder says; None where it says nothing."""
     folder = _fresh("cluster")
     (folder / "state.json").write_bytes(data)
-    kept = cluster_run.kept_in(folder)
-    assert kept is None or isinstance(kept.keeper.pid, int)
+    kept = run_state.kept_in(folder)
+    assert kept is None or isinstance(kept.reaper.pid, int)
 
 
 @parser(

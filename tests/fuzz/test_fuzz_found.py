@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sonde.cluster import run as cluster_run
+from sonde.cluster import run_state
 from sonde.core import config, lines, seal
 from sonde.core.blocks import BlockFile
 from sonde.core.errors import DataError, SondeError, UsageError
@@ -18,8 +18,8 @@ from sonde.io.maps import run_elf
 from sonde.io.record import run_gluster, run_probe
 from sonde.io.study import ior_output, run_limits
 from sonde.io.trace import run_close, servers
-from sonde.net import convert
-from sonde.power.jobs import run_job_manager
+from sonde.net import convert, export
+from sonde.power.jobs import run_job_folder
 from sonde.power.jobs.run_jobs_store import Store
 from sonde.power.monitor import run_http
 from sonde.power.monitor.run_history import History, read
@@ -129,7 +129,7 @@ def test_what_a_dataset_says_of_its_files_is_not_believed(words: str):
 
     tree = xr.DataTree()
     tree.attrs[convert.STORED] = words
-    assert convert._stored(tree, "clustbench-v1") == {}
+    assert export._stored(tree, "clustbench-v1") == {}
 
 
 def test_a_long_line_of_a_benchmark_takes_no_time_that_grows_with_its_square():
@@ -142,7 +142,7 @@ def test_a_long_line_of_a_benchmark_takes_no_time_that_grows_with_its_square():
     assert ior_output.parse("BTIO -- statistics\n" + long)["bytes"] is None
 
 
-def test_a_plan_that_does_not_fit_its_blocks_is_told_of_the_folder(tmp_path: Path):
+def test_a_plan_that_does_not_fit_its_blocks_is_reported_of_the_folder(tmp_path: Path):
     class Room:
         def layout(self, plan: Any, files: list[BlockFile], part: str) -> Any:
             return plan["ranks"] + 1
@@ -268,10 +268,10 @@ def job_folder(folder: Path, **files: Any) -> Path:
         {"job": "[" * 100_000},
     ],
 )
-def test_the_folder_of_a_job_that_is_damaged_is_told_and_stays(files: dict[str, Any], tmp_path: Path):
+def test_the_folder_of_a_job_that_is_damaged_is_reported_and_stays(files: dict[str, Any], tmp_path: Path):
     folder = job_folder(tmp_path, **files)
     with pytest.raises(ValueError, match=r"is damaged|belongs to another job"):
-        run_job_manager.stored_job(folder)
+        run_job_folder.stored_job(folder)
     assert (folder / "job.json").exists()
 
 
@@ -291,7 +291,7 @@ def test_a_job_may_run_and_is_followed_without_what_is_damaged_beside_it(
 ):
     spec = {"job": "a", "command": ["x"], "target": {"slowdown": 0.5}}
     folder = job_folder(tmp_path, job={"spec": spec, "parts": [{"node": "n1"}]}, **files)
-    found = run_job_manager.stored_job(folder)
+    found = run_job_folder.stored_job(folder)
     assert found is not None
     job, keeper, damaged = found
     (name,) = files
@@ -303,23 +303,23 @@ def test_a_job_may_run_and_is_followed_without_what_is_damaged_beside_it(
 
 
 def test_the_folder_of_a_job_is_read(tmp_path: Path):
-    found = run_job_manager.stored_job(job_folder(tmp_path, stop={"grace_s": 5}))
+    found = run_job_folder.stored_job(job_folder(tmp_path, stop={"grace_s": 5}))
     assert found is not None
     assert found[0].pid == 4711
     assert found[0].meter.at_j == {"n1": 2.0}
     assert found[2] == []
-    assert run_job_manager.grace_of(tmp_path / "a") == 5
+    assert run_job_folder.grace_of(tmp_path / "a") == 5
     for grace in ("[]", {}, {"grace_s": "x"}, {"grace_s": -1}, {"grace_s": 1e400}):
         job_folder(tmp_path, stop=grace)
-        assert run_job_manager.grace_of(tmp_path / "a") == 0
+        assert run_job_folder.grace_of(tmp_path / "a") == 0
     (tmp_path / "a/keeper.json").unlink()
-    assert run_job_manager.stored_job(tmp_path / "a") is None
+    assert run_job_folder.stored_job(tmp_path / "a") is None
 
 
 def test_a_cluster_whose_state_is_nonsense_is_none(tmp_path: Path):
     for text in ("[" * 100_000, "[]", '{"pid": 1e400}', '{"plan": 5, "pid": 1, "started": 1}'):
         (tmp_path / "state.json").write_text(text)
-        assert cluster_run.kept_in(tmp_path) is None
+        assert run_state.kept_in(tmp_path) is None
 
 
 @pytest.mark.parametrize(

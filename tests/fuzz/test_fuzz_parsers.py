@@ -72,7 +72,7 @@ def test_what_is_nothing_of_its_kind_is_refused_in_its_own_words(name: str):
     each()
 
 
-def test_what_breaks_its_promise_is_told_with_the_input():
+def test_what_breaks_its_promise_is_reported_with_the_input():
     def broken(data: bytes) -> None:
         raise LookupError("no such thing")
 

@@ -143,7 +143,7 @@ def nodes() -> Iterator[Cluster]:
             address = f"ip -6 address replace {V6_ADDRESSES[node]}/64 dev {plan.DEVICE} nodad"
             cluster.run(node, ["sh", "-c", f"echo 0 >{enabled} && {address}"])
         yield cluster
-        assert wait_for(lambda: cluster.keeper.inside() == [])
+        assert wait_for(lambda: cluster.reaper.inside() == [])
 
 
 # DDSI-RTPS 2.2, 8.3 and 9.4

@@ -15,7 +15,7 @@ import pytest
 import xarray as xr
 
 import sonde as package
-from sonde.core import dataset, seal
+from sonde.core import dataset, dataset_file
 from sonde.core.errors import DataError
 
 HUGE = 300_000_000_000  # of 1 B: 279 GiB
@@ -24,7 +24,7 @@ ROOMS = ("net", "noise", "store", "io", "bus", "power")
 
 def sound(path: Path, room: str = "net") -> Path:
     raw = xr.Dataset({"x": ("k", np.arange(3.0), {"units": "s", "long_name": "some numbers"})})
-    return seal.write_dataset(path, raw, raw, {"schema": f"{room}/1"})
+    return dataset_file.write_dataset(path, raw, raw, {"schema": f"{room}/1"})
 
 
 def claiming(path: Path, room: str = "net", group: str = "raw", dtype: str = "i1") -> Path:
@@ -151,7 +151,7 @@ def test_padding_that_packs_well_is_no_attack(tmp_path, monkeypatch):
     values = np.full((4, 1 << 20), np.nan)
     values[0, 0] = 1
     raw = xr.Dataset({"x": (("a", "b"), values, {"units": "s", "long_name": "nearly nothing"})})
-    seal.write_dataset(path, raw, raw, {"schema": "lab/1"})
+    dataset_file.write_dataset(path, raw, raw, {"schema": "lab/1"})
     assert os.path.getsize(path) < values.nbytes / 50
     with dataset.open(path) as tree:
         assert float(tree["raw"]["x"][0, 0]) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shutil
@@ -17,21 +18,16 @@ from typing import Any
 import pytest
 
 from sonde.bus.errors import Refused
+from sonde.core.processes import began
 
 pytest.importorskip("sonde._power", reason="the power stack is not built")
 
 from power_daemons import until
 from sonde.power.jobs import run_job_account
 from sonde.power.jobs.jobs import Part, Spec, to_plain
-from sonde.power.jobs.run_job_manager import (
-    JobManager,
-    Settings,
-    began,
-    guards,
-    make_group,
-    own_group,
-    share_limits,
-)
+from sonde.power.jobs.run_job_cgroup import make_group, own_group, protections, share_limits
+from sonde.power.jobs.run_job_manager import JobManager
+from sonde.power.jobs.run_job_settings import Settings
 from sonde.power.stack import run_bus
 
 pytestmark = pytest.mark.root
@@ -47,6 +43,10 @@ env -i /bin/sh {chain} $(($1 - 1))
 
 # Starts processes until that fails, which ends a shell; it writes down how many it started.
 BOMB = "n=0; while [ $n -lt 400 ]; do sleep 1000 & n=$((n+1)); echo $n >{made}; done; touch {made}.all; wait"
+
+
+ADD_KEY, KEYCTL = 248, 250  # system calls of x86_64
+SESSION_KEYRING = -3  # KEY_SPEC_SESSION_KEYRING
 
 
 class Site:
@@ -178,6 +178,30 @@ def test_a_keeper_that_does_not_end_is_ended(site: Site, monkeypatch: pytest.Mon
     assert (told["state"], "its job shim was killed" in told["reason"]) == ("failed", True)
 
 
+def test_a_job_has_a_session_keyring_of_its_own(site: Site):
+    """In the job manager's, which all jobs once shared, each read and replaced the others' keys."""
+    if os.uname().machine != "x86_64":
+        pytest.skip("the numbers of these system calls are those of x86_64")
+    libc = ctypes.CDLL(None, use_errno=True)
+    secret = f"sonde-test-{os.getpid()}".encode()
+    if libc.syscall(ADD_KEY, b"user", secret, b"of root", 7, SESSION_KEYRING) < 0:
+        pytest.skip(f"no keyrings here: {os.strerror(ctypes.get_errno())}")
+    try:
+        found = site.folder / "own/found"
+        line = (
+            "import ctypes, sys; libc = ctypes.CDLL(None); "
+            f"key = libc.syscall({KEYCTL}, 10, {SESSION_KEYRING}, b'user', {secret!r}, 0); "
+            f"own = libc.syscall({ADD_KEY}, b'user', b'own', b'x', 1, {SESSION_KEYRING}); "
+            f"open({str(found)!r}, 'w').write(f'{{key > 0}} {{own > 0}}')"
+        )
+        site.start(replace(SPEC, command=("/usr/bin/python3", "-c", line)))
+        assert site.over()["exit_status"] == 0
+        assert found.read_text() == "False True", "it finds no key of others, and can store its own"
+    finally:
+        key = libc.syscall(KEYCTL, 10, SESSION_KEYRING, b"user", secret, 0)  # 10: search
+        libc.syscall(KEYCTL, 9, key, SESSION_KEYRING)  # 9: unlink
+
+
 def test_a_fork_bomb_ends_at_its_user_s_limit(site: Site):
     """With only the manager's limit of tasks it once took those of all other jobs, and the manager's own."""
     site.manager.settings.max_tasks = 60
@@ -203,7 +227,7 @@ class TestLimitsOfACgroup:
     @pytest.fixture
     def group(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / "cgroup.subtree_control").write_text("")
-        monkeypatch.setattr("sonde.power.jobs.run_job_manager.own_group", lambda: tmp_path)
+        monkeypatch.setattr("sonde.power.jobs.run_job_cgroup.own_group", lambda: tmp_path)
         mkdir = Path.mkdir
 
         def fill(path: Path, *words: Any, **named: Any) -> None:
@@ -227,7 +251,7 @@ class TestLimitsOfACgroup:
     def test_the_kernel_is_asked_to_keep_them(self, group: Path, site: Site):
         share_limits(group)
         assert (group / "cgroup.subtree_control").read_text() == "+memory"  # as files: the last of the two
-        assert guards(site.manager.settings)["limits"] is False
+        assert protections(site.manager.settings)["limits"] is False
 
 
 class TestAccounts:
@@ -251,7 +275,7 @@ class TestAccounts:
         assert not (site.folder / "runs/j1").exists()
         assert site.manager.jobs == {}
 
-    def test_a_job_that_runs_is_told_of_once_more(self, site: Site, refused: list[tuple[str, str]]):
+    def test_a_job_that_runs_is_reported_of_once_more(self, site: Site, refused: list[tuple[str, str]]):
         site.manager.settings.pam_service = ""
         site.start(replace(SPEC, command=("sleep", "1000")))
         assert refused == []
@@ -301,4 +325,4 @@ class TestAccounts:
 
     def test_where_there_is_no_pam_jobs_run_and_it_is_said(self, site: Site, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(run_job_account, "LIBRARY", "libno-such-pam.so")
-        assert guards(site.manager.settings)["pam"] is False
+        assert protections(site.manager.settings)["pam"] is False

@@ -20,6 +20,7 @@ import pytest
 from other_users import STRANGER, place
 
 from sonde.cluster import run as cluster_run
+from sonde.cluster import run_state
 from sonde.core import processes
 from sonde.power.jobs import run_job_shim
 
@@ -77,7 +78,7 @@ def test_a_process_of_a_node_that_has_ended_is_not_another_user_s(
     command = cluster_run.NodeProcess.__new__(cluster_run.NodeProcess)
     command.pid = os.getpid()
     monkeypatch.setattr(cluster_run.NodeProcess, "poll", lambda _: None)
-    monkeypatch.setattr(cluster_run, "_processes", lambda: [bystander.pid])
+    monkeypatch.setattr(cluster_run, "processes", lambda: [bystander.pid])
     parents = looks_of(["S", str(command.pid), "0"], ["S", "1", "0"])
     monkeypatch.setattr(cluster_run, "stat_fields", parents)
     command.send_signal(number)
@@ -87,9 +88,9 @@ def test_a_process_of_a_node_that_has_ended_is_not_another_user_s(
 def test_what_ends_while_a_cluster_is_calmed_is_not_another_user_s(
     monkeypatch: pytest.MonkeyPatch, bystander: subprocess.Popen[bytes]
 ):
-    keeper = cluster_run.Keeper(os.getpid(), 1)
-    monkeypatch.setattr(cluster_run.Keeper, "inside", looks_of([bystander.pid], []))
-    keeper.calm()
+    reaper = run_state.Reaper(os.getpid(), 1)
+    monkeypatch.setattr(run_state.Reaper, "inside", looks_of([bystander.pid], []))
+    reaper.calm()
     assert lives(bystander)
 
 
@@ -109,7 +110,9 @@ def test_a_keeper_of_a_file_that_is_another_process_by_now_is_not_told_to_stop(
 ):
     pytest.importorskip("sonde._power", reason="the power stack is not built")
     from sonde.power.jobs.jobs import Part, Spec, to_plain
-    from sonde.power.jobs.run_job_manager import JobManager, Settings, boot
+    from sonde.power.jobs.run_job_folder import boot
+    from sonde.power.jobs.run_job_manager import JobManager
+    from sonde.power.jobs.run_job_settings import Settings
     from sonde.power.stack import run_bus
 
     config, folder = place / "power.toml", place / "runs/j1"

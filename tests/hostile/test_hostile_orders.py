@@ -22,7 +22,9 @@ from power_daemons import DAEMON, Daemon, until
 from sonde.core.errors import UsageError
 from sonde.power.jobs import jobs, proof, run_jobs_bus
 from sonde.power.jobs.jobs import Part, Spec, to_plain
-from sonde.power.jobs.run_job_manager import JobManager, Settings
+from sonde.power.jobs.run_job_manager import JobManager
+from sonde.power.jobs.run_job_settings import Settings
+from sonde.power.jobs.run_job_start import account_of
 from sonde.power.stack import run_bus
 from sonde.power.stack.run_bus import _power
 
@@ -189,9 +191,9 @@ def test_a_user_is_a_number_and_no_name(manager: JobManager, monkeypatch: pytest
     monkeypatch.setattr(pwd, "getpwnam", other)
     for user in ("toor", "root", "daemon", "bin", "", "nobody\0root"):
         with pytest.raises(UsageError) as no:
-            manager._user(user)
+            account_of(user, manager.settings)
         assert no.value.code == "power.not_allowed"
-    given = manager._user("nobody")
+    given = account_of("nobody", manager.settings)
     assert given is not None
     assert given.pw_uid == STRANGER
 

@@ -13,7 +13,7 @@ import pytest
 
 from sonde.core import tracefs
 from sonde.io.record import run_tracefs
-from sonde.noise.run_osnoise import EVENTS, Osnoise
+from sonde.noise.host.run_osnoise import EVENTS, Osnoise
 
 
 @pytest.fixture

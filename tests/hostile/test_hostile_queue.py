@@ -13,8 +13,8 @@ pytest.importorskip("sonde._power", reason="the power stack is not built")
 
 from sonde.bus.errors import Refused
 from sonde.core.errors import EnvironmentFailure
+from sonde.power.jobs.entry import as_text
 from sonde.power.jobs.jobs import Spec, to_plain
-from sonde.power.jobs.queue import as_text
 from sonde.power.jobs.run_job_scheduler import NAME, Scheduler
 from sonde.power.jobs.run_jobs_store import Store
 from sonde.power.stack import run_bus

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from other_users import STRANGER, as_user, place, stranger, victim
 
+from sonde.core.errors import EnvironmentFailure
 from sonde.core.owned_files import write_whole
 from sonde.power.jobs.run_job_shim import write_durably
 from sonde.power.stack import run_state
@@ -35,20 +36,28 @@ def test_a_link_that_waits_for_a_state_file_leads_it_nowhere(stranger, victim, w
     assert [path.name for path in stranger.glob("*.part")] == [name] * name.endswith("part")
 
 
-def test_the_lock_of_a_role_is_not_made_through_a_link(stranger, place):
-    elsewhere = place / "nologin"
-    stranger.chmod(0o777)
-    as_user(STRANGER, lambda: (stranger / "lock").symlink_to(elsewhere))
+def test_the_lock_of_a_role_is_not_made_through_a_link(place):
+    elsewhere, shared = place / "nologin", place / "tmp"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    as_user(STRANGER, lambda: (shared / "lock").symlink_to(elsewhere))
     with pytest.raises(Exception, match="lock"):
-        run_state.held(stranger, "job-manager")
+        run_state.held(shared, "job-manager")
     assert not elsewhere.exists()
+
+
+def test_a_role_keeps_nothing_in_a_folder_of_somebody_else(stranger):
+    with pytest.raises(EnvironmentFailure, match=f"belongs to user {STRANGER}") as refused:
+        run_state.held(stranger / "state", "job-manager")
+    assert refused.value.code == "core.folder_of_others"
+    assert refused.value.hint.startswith("set 'state' of [job-manager] to /")
+    assert list(stranger.iterdir()) == []
 
 
 def test_no_program_makes_a_file_through_a_link_or_under_a_name_that_can_be_foreseen():
     """native/core/owned_file.cpp is the only way; code that is safe without it is listed here, with the reason."""
     safe = {
         "native/core/owned_file.cpp": "it is the one way",
-        "native/power/powerd/audit.cpp": "a log that an administrator names, which may be a pipe",
         "native/bus/module/fastdds/shared_memory.cpp": "Fast DDS's own file, with O_NOFOLLOW",
     }
     wrong = []

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sonde.core import seal
+from sonde.core import dataset_file
 from sonde.core.errors import Warning
 from sonde.core.printable import printable, printable_json
 from sonde.net.analyse import analyse
@@ -35,7 +35,9 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     raw = Network(ranks=3, sizes=(8, 1024)).raw(10, 10, seed=1)
     attrs = {"schema": "net/1", "mode": "one_to_one", "stop_reason": "converged", "complete": 1}
     warnings = [Warning(f"net.{ORDERS}", f"said {ORDERS}", f"type {ORDERS}")]
-    seal.write_dataset(path, raw, analyse(raw), attrs | {"command": ORDERS, "host": ORDERS}, {}, warnings)
+    dataset_file.write_dataset(
+        path, raw, analyse(raw), attrs | {"command": ORDERS, "host": ORDERS}, {}, warnings
+    )
     return path
 
 
@@ -50,7 +52,7 @@ def test_no_order_of_a_dataset_reaches_the_terminal(
         assert order not in ran.err, words
 
 
-def test_a_warning_is_still_told(typed: Typed, hostile: Path):
+def test_a_warning_is_still_reported(typed: Typed, hostile: Path):
     ran = typed("net", "show", str(hostile))
     assert r"\x1b]0;root@login\x07" in "".join(ran.err.split())
     told = typed("net", "show", str(hostile), "--json").json

@@ -15,7 +15,7 @@ import pytest
 from other_users import STRANGER, as_user, place
 
 from sonde.bus import client as bus
-from sonde.cluster import run as cluster
+from sonde.cluster import run_state
 from sonde.core.launch.mpirun import Mpi
 from sonde_shell import PROGRAM
 
@@ -93,12 +93,12 @@ def test_who_takes_names_of_shared_memory_holds_up_no_bus(how: str, tmp_path: Pa
 
 def test_nobody_else_can_lock_a_cluster(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A user who may open a folder for reading may lock it, and a command would wait for that user."""
-    monkeypatch.setattr(cluster, "STATE", place / "clusters")
+    monkeypatch.setattr(run_state, "STATE", place / "clusters")
 
     def take(folder: Path) -> None:
         with pytest.raises(PermissionError):
             os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
 
-    with cluster._held("one", make=True) as folder:
+    with run_state.held("one", make=True) as folder:
         assert folder is not None
         as_user(STRANGER, lambda: take(folder))

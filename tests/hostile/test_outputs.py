@@ -17,7 +17,7 @@ import pytest
 import xarray as xr
 from other_users import STRANGER, as_user, place, stranger, victim
 
-from sonde.core import launch, seal
+from sonde.core import dataset_file, launch
 from sonde.core.errors import EnvironmentFailure
 from sonde.core.owned_files import NewFile, part_name, write_whole
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.root
 
 def dataset(path: Path) -> Path:
     raw = xr.Dataset({"x": ("k", np.arange(3.0), {"units": "s", "long_name": "some numbers"})})
-    return seal.write_dataset(path, raw, raw, {"schema": "lab/1"})
+    return dataset_file.write_dataset(path, raw, raw, {"schema": "lab/1"})
 
 
 def written_dataset(to: Path) -> None:
@@ -36,7 +36,7 @@ def written_dataset(to: Path) -> None:
 
 def added_to_dataset(to: Path) -> None:
     dataset(to)
-    seal.add_variables(
+    dataset_file.add_variables(
         to, {"raw": xr.Dataset({"y": ("l", np.zeros(3), {"units": "1", "long_name": "more"})})}
     )
 
@@ -209,3 +209,15 @@ def test_a_long_name(place):
     name = "é" * 120 + ".nc"  # 243 bytes
     write_whole(place / name, b"text")
     assert [path.name for path in place.iterdir()] == [name]
+
+
+def test_a_figure_does_not_go_through_a_link(stranger, victim):
+    import report_demo
+    from sonde.report import page, render_static
+
+    figure, before = report_demo.rules(), victim.read_bytes()
+    name = f"{page.slug(figure.id)}.svg"
+    as_user(STRANGER, lambda: (stranger / name).symlink_to(victim))
+    assert render_static.save(figure, stranger, "svg") == stranger / name
+    assert victim.read_bytes() == before
+    assert not (stranger / name).is_symlink()

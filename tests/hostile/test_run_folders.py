@@ -24,7 +24,7 @@ import pytest
 import xarray as xr
 from other_users import STRANGER, as_user, place, stranger, victim
 
-from sonde.core import seal
+from sonde.core import dataset_file, run_folder
 from sonde.core.launch import remains
 from sonde.io.maps.layers import KINDS
 from sonde.io.trace.events import CLOCK, RECORD
@@ -79,7 +79,7 @@ def traced(folder: Path) -> Path:
 
 
 def dataset(path: Path) -> Path:
-    return seal.write_dataset(path, xr.Dataset({"x": ("k", [1.0])}), None, {"schema": "lab/1"})
+    return dataset_file.write_dataset(path, xr.Dataset({"x": ("k", [1.0])}), None, {"schema": "lab/1"})
 
 
 def words(path: Path) -> str:
@@ -177,13 +177,13 @@ class TestFilesThatAreLinks:
     def test_how_a_run_ended_is_not_written_through_a_link(self, place, victim):
         before = victim.read_bytes()
         run = place / "a.run"
-        seal.start_run(run, room="io", schema="io/1", attrs={}, plan={})
+        run_folder.start(run, room="io", schema="io/1", attrs={}, plan={})
         part = run / "run.json.part"
         part.unlink()
         part.symlink_to(victim)
-        seal.end_run(run, {"stop_reason": "ended"})
+        run_folder.end(run, {"stop_reason": "ended"})
         assert victim.read_bytes() == before
-        assert seal.read_run(run).attrs["stop_reason"] == "ended"
+        assert run_folder.read(run).attrs["stop_reason"] == "ended"
 
 
 class TestFilesThatSondeDidNotMake:
@@ -347,7 +347,7 @@ class TestNewRunFolders:
         """They contain command lines and paths."""
         before = os.umask(mask)
         try:
-            seal.start_run(place / "a.run", room="io", schema="io/1", attrs={}, plan={})
+            run_folder.start(place / "a.run", room="io", schema="io/1", attrs={}, plan={})
         finally:
             os.umask(before)
         assert (place / "a.run").stat().st_mode & 0o7777 == 0o700

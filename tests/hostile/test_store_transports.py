@@ -58,7 +58,7 @@ def test_what_is_named_is_served_and_nothing_else(tmp_path: Path):
     assert had(tmp_path, "127.0.0.1:0") == ""
 
 
-def test_a_transport_that_there_is_not_is_told_before_anybody_can_ask():
+def test_a_transport_that_there_is_not_is_reported_before_anybody_can_ask():
     line = [SERVER, "--listen", "127.0.0.1:0", "--backend", "kv=memory", "--transports", "tcp,ofi-rmd"]
     ran = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
     assert (ran.returncode, "'ofi-rmd'" in ran.stderr) == (2, True)

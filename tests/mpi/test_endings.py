@@ -108,7 +108,7 @@ def test_a_parent_that_dies_takes_the_ranks_with_it(mpirun, run_dir, ranks_left)
 
 
 @pytest.mark.root
-def test_a_full_disk_is_said_and_what_fits_is_kept(sonde_net, run_dir, ranks_left):
+def test_a_full_disk_is_reported_and_what_fits_is_preserved(sonde_net, run_dir, ranks_left):
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(run_dir)], check=True)
     try:
         process, heard = sonde_net(2, wait=False, **ENDLESS)
@@ -153,3 +153,15 @@ def test_a_cap_on_bytes_holds(sonde_net, run_dir):
     assert heard.event("error")["code"] == "core.cap_reached"
     for path in run_dir.glob("rank-*.blk"):
         assert path.stat().st_size <= 100000
+
+
+def test_the_end_reports_what_other_programs_used_on_each_host(sonde_net):
+    spinning = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        end = sonde_net(2, **(ENDLESS | {"budget-s": "2.0"})).event("end")
+    finally:
+        spinning.kill()
+        spinning.wait()
+    assert end["others_hosts"] == [os.uname().nodename], "nodes under one kernel are one host"
+    [share] = end["others_share"]
+    assert 0 < share <= 1

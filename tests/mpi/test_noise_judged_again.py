@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from sonde.core import dataset, seal
+from sonde.core import dataset, run_folder, seal
 from sonde.core.launch import probe
 from sonde.core.launch.mpirun import Mpirun
 from sonde.core.launch.process import ProbeProcess
-from sonde.noise import judge
-from sonde.noise.plan import Design, Plan, Variant
-from sonde.noise.schema import SCHEMA
+from sonde.noise.detector import judge
+from sonde.noise.detector.plan import Design, Plan, Variant
+from sonde.noise.kinds import SCHEMA
 
 pytestmark = pytest.mark.mpi
 ROUNDS, SPEND, PERIODS = (3, 3), (0.5, 0.5), (0.1,)
@@ -25,7 +25,7 @@ def measured(mpirun: Mpirun, folder: Path, **more: object) -> xr.DataTree:
     design = Design(ROUNDS, SPEND, block_s=0.2, settle_s=0.02, periods_s=PERIODS)
     plan = Plan((Variant("off"), Variant("nothing")), design, 2, **more)
     run = folder / "a.run"
-    seal.start_run(
+    run_folder.start(
         run, room="noise", schema="noise/1", attrs=plan.attrs() | {"seed": 1}, plan=plan.document()
     )
     argv = [str(probe("sonde-noise", mpirun.mpi.flavour)), *plan.argv(str(run), 60)]

@@ -74,16 +74,16 @@ def test_what_nothing_can_be_said_of_is_not_called_good(sonde: Shell):
     ("words", "code", "said"),
     [
         (("nodds",), 3, "there are:"),
-        (("./none.so",), 2, "cannot load the module ./none.so"),
+        (("./none.so",), 3, "cannot load the module ./none.so"),
         (("null", "--case", "nothing*"), 2, "sonde bus conformance --list"),
         (("null", "--profile", "none.xml"), 3, "none.xml"),
     ],
 )
-def test_what_is_not_there_is_told(sonde: Shell, words, code, said):
+def test_what_is_not_there_is_reported(sonde: Shell, words, code, said):
     assert said in sonde("bus", "conformance", *words).expect(code).said
 
 
-def test_a_module_that_breaks_a_promise_is_told_which(sonde: Shell):
+def test_a_module_that_breaks_a_promise_is_reported_which(sonde: Shell):
     shutil.which("g++") or pytest.skip("no g++")
     mistaken = ROOM.read_text().replace("writer.domain != reader.domain || ", "")
     assert mistaken != ROOM.read_text()

@@ -12,7 +12,8 @@ import pytest
 
 import sonde as library
 from sonde.bus import run_probe
-from sonde.bus.plan import Plan, variant_of
+from sonde.bus.plan import Plan
+from sonde.bus.variants import variant_of
 from sonde.cluster import Cluster, run
 from sonde.core.errors import SondeError
 from sonde.core.launch import libexec
@@ -50,7 +51,7 @@ def nodes() -> Iterator[Cluster]:
         pytest.skip(f"{', '.join(MISSING)}: not there; install iproute2 and util-linux")
     with Cluster.up(f"b{uuid.uuid4().hex[:8]}", 2) as cluster:
         yield cluster
-        assert wait_for(lambda: cluster.keeper.inside() == [])
+        assert wait_for(lambda: cluster.reaper.inside() == [])
 
 
 def words(nodes: Cluster, *more: object) -> tuple[object, ...]:
@@ -163,7 +164,7 @@ class TestBetweenNodes:
         with library.open(sonde.cwd / "a.nc") as tree:
             assert tree.attrs["stop_reason"] == "interrupted"
             assert tree.attrs["hosts"] == 2
-        assert wait_for(lambda: nodes.keeper.inside() == [])
+        assert wait_for(lambda: nodes.reaper.inside() == [])
 
     def test_a_kill_leaves_nothing_in_the_nodes_but_what_was_measured(
         self, sonde: Shell, default_mpi: Mpi, nodes: Cluster, dds: list[str]
@@ -174,7 +175,7 @@ class TestBetweenNodes:
         for pid in [*probes, started.pid]:
             os.kill(pid, signal.SIGKILL)
         started.communicate()
-        assert wait_for(lambda: nodes.keeper.inside() == [])
+        assert wait_for(lambda: nodes.reaper.inside() == [])
         sonde("data", "recover", "a.run").expect(4)
         with library.open(sonde.cwd / "a.nc") as tree:
             assert tree.attrs["stop_reason"] == "killed"
@@ -232,7 +233,7 @@ def test_fanout_alone_is_not_measured_between_hosts(typed: Typed):
     assert "within one host" in typed("bus", "run", "fanout", *HERE, "--unprotected").expect(2).said
 
 
-def test_an_interface_that_is_not_there_is_told_with_those_that_are(typed: Typed, dds: list[str]):
+def test_an_interface_that_is_not_there_is_reported_with_those_that_are(typed: Typed, dds: list[str]):
     ran = typed("bus", "run", *HERE, "--unprotected", "--variants", dds[0], "--interfaces", "nonet0").expect(
         3
     )

@@ -145,7 +145,7 @@ def test_every_test_is_measured_with_keys_and_by_a_profile(keys: Shell, dds: str
         ("profile=bus.xml#plain,multicast=all", 2, "is the profile's to say"),
     ],
 )
-def test_what_is_wrong_with_keys_or_a_profile_is_told_before_anything_is_measured(
+def test_what_is_wrong_with_keys_or_a_profile_is_reported_before_anything_is_measured(
     typed_keys: Typed, dds: str, options: str, code: int, said: str
 ):
     ran = typed_keys(

@@ -11,7 +11,8 @@ import pytest
 
 import sonde as library
 from sonde.bus import run_probe
-from sonde.bus.plan import Plan, variant_of
+from sonde.bus.plan import Plan
+from sonde.bus.variants import variant_of
 from sonde.core.errors import SondeError
 from sonde.core.launch import libexec
 from sonde_shell import Typed, finish, shell

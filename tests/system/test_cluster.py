@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sonde.cluster import Cluster, plan, run
+from sonde.cluster import Cluster, plan, run, run_state
 from sonde.core.errors import EnvironmentFailure, UsageError
 from sonde.core.launch.mpirun import Mpi
 from sonde.core.processes import stat_fields
@@ -63,7 +63,7 @@ def name() -> Iterator[str]:
     """A name that no other cluster has. Whatever a test leaves of it goes."""
     chosen = f"t{uuid.uuid4().hex[:8]}"
     yield chosen
-    for each in run.names():
+    for each in run_state.names():
         if each.startswith(chosen):
             run.down(each)
 
@@ -77,8 +77,8 @@ def three() -> Iterator[Cluster]:
 
 
 def traces(name: str) -> list[str]:
-    """What there is of a cluster: its folder, its keeper, and what runs in its nodes."""
-    found = [str(run.STATE / name)] if (run.STATE / name).exists() else []
+    """What there is of a cluster: its folder, its reaper, and what runs in its nodes."""
+    found = [str(run_state.STATE / name)] if (run_state.STATE / name).exists() else []
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
             words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else []
@@ -123,7 +123,7 @@ def transfer(cluster: Cluster, sources: list[int], to: int, size: int) -> tuple[
 
 
 def inside(name: str) -> list[int]:
-    return run.Cluster.find(name).keeper.inside()
+    return run.Cluster.find(name).reaper.inside()
 
 
 # ---- what nodes are
@@ -196,20 +196,20 @@ def test_each_node_may_have_folders_of_its_own(name, tmp_path):
     assert [path.name for path in (tmp_path / "theirs").iterdir()] == ["ours"]
 
 
-def test_a_signal_of_a_node_to_all_ends_neither_the_keeper_nor_the_nodes(three):
+def test_a_signal_of_a_node_to_all_ends_neither_the_reaper_nor_the_nodes(three):
     three.run(1, [sys.executable, "-c", "import os; os.kill(1, 9); os.kill(1, 15); os.kill(1, 2)"])
-    assert three.keeper.alive
+    assert three.reaper.alive
     with suppress(EnvironmentFailure):  # it may be among the killed
         three.run(1, [sys.executable, "-c", "import os; os.kill(-1, 9)"], check=False)
     assert three.run(0, ["hostname"]).stdout == f"{three.name}-0\n"
 
 
 def test_a_cluster_is_not_ended_from_its_own_nodes(three):
-    """There its keeper has another number: it must not be taken for one that has died."""
+    """There its reaper has another number: it must not be taken for one that has died."""
     ran = three.run(0, [str(PROGRAM), "cluster", "down", "--name", three.name], check=False)
     assert ran.returncode == 3
     assert "was built in another pid namespace" in " ".join(ran.stderr.split())
-    assert Cluster.find(three.name).keeper == three.keeper
+    assert Cluster.find(three.name).reaper == three.reaper
 
 
 # ---- limits and counters
@@ -341,15 +341,15 @@ def test_a_shell_at_a_terminal_has_ctrl_c_to_itself(sonde: Shell, three):
     os.write(here, b"hostname; stty size\n")
     assert wait_for(lambda: told(f"{three.name}-1\r\n31 97\r\n"))
     os.write(here, b"sleep 1000\n")
-    assert wait_for(lambda: any(command(pid).startswith("sleep") for pid in three.keeper.inside()))
+    assert wait_for(lambda: any(command(pid).startswith("sleep") for pid in three.reaper.inside()))
     os.write(here, b"\x03")
-    assert wait_for(lambda: not any(command(pid).startswith("sleep") for pid in three.keeper.inside()))
+    assert wait_for(lambda: not any(command(pid).startswith("sleep") for pid in three.reaper.inside()))
     os.write(here, b"echo still $((1 + 1))\n")
     assert wait_for(lambda: told("still 2"))
     os.write(here, b"exit 5\n")
     assert process.wait(30) == 5
     os.close(here)
-    assert three.keeper.inside() == []
+    assert three.reaper.inside() == []
 
 
 def test_what_comes_on_stdin_goes_to_the_one_node(three, sonde: Shell):
@@ -382,7 +382,7 @@ def test_json_has_what_each_command_said(sonde: Shell, three):
     ]
 
 
-def test_who_has_no_rights_is_told_so(sonde: Shell, name):
+def test_who_has_no_rights_is_reported_so(sonde: Shell, name):
     words = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", str(PROGRAM), "cluster", "up"]
     ran = subprocess.run(
         [*words, "--name", name], capture_output=True, text=True, env=sonde.env, timeout=60, check=False
@@ -418,11 +418,11 @@ def test_two_that_want_the_same_name_get_one_cluster(sonde: Shell, name):
 def test_ctrl_c_reaches_all_commands_and_leaves_nothing(sonde: Shell, name):
     with Cluster.up(name, 2) as cluster:
         process = sonde.start("cluster", "exec", "--name", name, "--all", "--", *ENDLESS)
-        assert wait_for(lambda: len(cluster.keeper.inside()) == 6)
+        assert wait_for(lambda: len(cluster.reaper.inside()) == 6)
         process.send_signal(signal.SIGINT)
         ran = finish(process)
         assert ran.code == 130
-        assert cluster.keeper.inside() == []
+        assert cluster.reaper.inside() == []
     assert sonde.left() == []
 
 
@@ -431,12 +431,12 @@ def test_a_command_that_ignores_ctrl_c_ends_by_the_third(sonde: Shell, name, whe
     with Cluster.up(name, 2) as cluster:
         deaf = "trap '' INT TERM; while :; do sleep 0.1; done"
         process = sonde.start("cluster", "exec", "--name", name, *where, "--", "sh", "-c", deaf)
-        assert wait_for(lambda: any(command(pid).startswith("sleep\0") for pid in cluster.keeper.inside()))
+        assert wait_for(lambda: any(command(pid).startswith("sleep\0") for pid in cluster.reaper.inside()))
         for _ in range(3):
             process.send_signal(signal.SIGINT)
             wait_for(lambda: process.poll() is not None, 0.3)
         assert finish(process).code == 137
-        assert cluster.keeper.inside() == []
+        assert cluster.reaper.inside() == []
 
 
 def command(pid: int) -> str:
@@ -449,10 +449,10 @@ def command(pid: int) -> str:
 def test_a_killed_exec_takes_its_commands_along(sonde: Shell, name):
     with Cluster.up(name, 2) as cluster:
         process = sonde.start("cluster", "exec", "--name", name, "--all", "--", "sleep", "1000")
-        assert wait_for(lambda: len(cluster.keeper.inside()) == 2)
+        assert wait_for(lambda: len(cluster.reaper.inside()) == 2)
         process.kill()
         process.communicate()
-        assert wait_for(lambda: cluster.keeper.inside() == [])
+        assert wait_for(lambda: cluster.reaper.inside() == [])
 
 
 def test_an_exec_killed_while_it_starts_leaves_no_command(sonde: Shell, name: str, tmp_path: Path):
@@ -471,7 +471,7 @@ def test_an_exec_killed_while_it_starts_leaves_no_command(sonde: Shell, name: st
         process.kill()
         process.communicate()
         held.unlink()
-        assert wait_for(lambda: cluster.keeper.inside() == [], 10)
+        assert wait_for(lambda: cluster.reaper.inside() == [], 10)
 
 
 @pytest.mark.slow
@@ -496,11 +496,11 @@ def test_a_daemon_that_keeps_stdout_keeps_no_exec(sonde: Shell, name, daemon):
 
 def test_orphans_leave_no_zombies(three):
     three.run(0, ["sh", "-c", "(sleep 0.1 &) ; true"])
-    assert wait_for(lambda: not three.keeper.inside())
+    assert wait_for(lambda: not three.reaper.inside())
     states = [
         stat_fields(pid)[:1]
-        for pid in run._processes()
-        if run._link(pid, "pid") == run._link(three.keeper.pid, "pid")
+        for pid in run_state.processes()
+        if run_state.namespace_of(pid, "pid") == run_state.namespace_of(three.reaper.pid, "pid")
     ]
     assert states == [["S"]]
 
@@ -509,18 +509,18 @@ def test_a_command_that_takes_too_long_is_ended(three):
     with pytest.raises(EnvironmentFailure) as caught:
         three.run(0, ENDLESS, timeout_s=0.5)
     assert caught.value.code == "cluster.too_long"
-    assert three.keeper.inside() == []
+    assert three.reaper.inside() == []
 
 
-def test_a_killed_keeper_takes_all_along_and_its_name_is_free(sonde: Shell, name):
+def test_a_killed_reaper_takes_all_along_and_its_name_is_free(sonde: Shell, name):
     cluster = Cluster.up(name, 3)
     process = sonde.start("cluster", "exec", "--name", name, "--all", "--", "sleep", "1000")
-    assert wait_for(lambda: len(cluster.keeper.inside()) == 3)
-    left = cluster.keeper.inside()
-    os.kill(cluster.keeper.pid, signal.SIGKILL)
+    assert wait_for(lambda: len(cluster.reaper.inside()) == 3)
+    left = cluster.reaper.inside()
+    os.kill(cluster.reaper.pid, signal.SIGKILL)
     assert finish(process).code == 137
     assert wait_for(lambda: not [pid for pid in left if "sleep" in command(pid)])
-    assert traces(name) == [str(run.STATE / name)]
+    assert traces(name) == [str(run_state.STATE / name)]
 
     told = sonde("cluster", "status", "--json").expect(0).json
     assert {"name": name, "state": "gone"}.items() <= next(
@@ -531,7 +531,7 @@ def test_a_killed_keeper_takes_all_along_and_its_name_is_free(sonde: Shell, name
     assert f"sonde cluster down --name {name}" in ran.said
 
     sonde("cluster", "up", "--name", name, "--nodes", "2").expect(0)
-    os.kill(Cluster.find(name).keeper.pid, signal.SIGKILL)
+    os.kill(Cluster.find(name).reaper.pid, signal.SIGKILL)
     assert wait_for(lambda: name in run.stale())
     assert name in sonde("cluster", "down", "--all-stale", "--json").expect(0).json["ended"]
     assert traces(name) == []
@@ -554,15 +554,15 @@ setattr(run, function, killing)
 Cluster.up(sys.argv[1], 20, rate="1gbit")
 """
 POINTS = [
-    ("_remove", 1, "after"),
-    ("_write", 2, "after"),
+    ("remove_files", 1, "after"),
+    ("write", 2, "after"),
     ("_next_event", 1, "before"),
     ("_next_event", 1, "after"),
-    ("_keep", 1, "after"),
+    ("store", 1, "after"),
     ("_say", 1, "after"),
     ("_next_event", 2, "after"),
     ("_say", 2, "after"),
-    ("_keep", 2, "before"),
+    ("store", 2, "before"),
 ]
 
 
@@ -583,20 +583,20 @@ def test_what_a_killed_up_leaves_goes_with_the_next_command(name, point, then):
 
 
 def test_a_cluster_whose_up_was_killed_at_the_very_end_is_up(name):
-    words = [sys.executable, "-c", KILLED_UP, name, "_keep", "2", "after"]
+    words = [sys.executable, "-c", KILLED_UP, name, "store", "2", "after"]
     assert subprocess.run(words, timeout=60, check=False).returncode == -signal.SIGKILL
     assert run.down(name) == "ended"
     assert traces(name) == []
 
 
-def test_a_keeper_that_dies_while_it_builds_is_told(name, monkeypatch):
+def test_a_reaper_that_dies_while_it_builds_is_reported(name, monkeypatch):
     say = run._say
 
     def say_and_kill(process: subprocess.Popen[str], line: str) -> None:
         say(process, line)
-        kept = run.kept_in(run.STATE / name)
+        kept = run_state.kept_in(run_state.STATE / name)
         assert kept
-        os.kill(kept.keeper.pid, signal.SIGKILL)
+        os.kill(kept.reaper.pid, signal.SIGKILL)
 
     monkeypatch.setattr(run, "_say", say_and_kill)
     with pytest.raises(EnvironmentFailure) as caught:
@@ -607,7 +607,7 @@ def test_a_keeper_that_dies_while_it_builds_is_told(name, monkeypatch):
 
 def test_ctrl_c_while_it_builds_leaves_nothing(sonde: Shell, name):
     process = sonde.start("cluster", "up", "--name", name, "--nodes", "254")
-    assert wait_for((run.STATE / name / "state.json").exists)
+    assert wait_for((run_state.STATE / name / "state.json").exists)
     process.send_signal(signal.SIGINT)
     finish(process).expect(130)
     assert traces(name) == []
@@ -628,7 +628,7 @@ def test_the_largest_cluster(name):
 def mpi_hosts(name: str) -> Iterator[Cluster]:
     with Cluster.up(name, 3, rate="1gbit") as cluster:
         yield cluster
-        assert wait_for(lambda: cluster.keeper.inside() == [])
+        assert wait_for(lambda: cluster.reaper.inside() == [])
 
 
 def test_an_mpi_job_has_a_rank_on_each_node(sonde_mpi: Shell, mpi: Mpi, mpi_hosts: Cluster):
@@ -683,9 +683,9 @@ def test_ctrl_c_ends_an_mpi_job_on_all_nodes(sonde_mpi: Shell, mpi: Mpi, mpi_hos
     )
 
     def ranks() -> int:
-        return sum(command(pid).startswith("sleep\0") for pid in mpi_hosts.keeper.inside())
+        return sum(command(pid).startswith("sleep\0") for pid in mpi_hosts.reaper.inside())
 
     assert wait_for(lambda: ranks() == 3)
     process.send_signal(signal.SIGINT)
     finish(process)  # with mpirun's own exit code, which is 0 with MPICH
-    assert mpi_hosts.keeper.inside() == []
+    assert mpi_hosts.reaper.inside() == []

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 import sonde as library
-from sonde.cluster import Cluster, mpi, run, run_gluster
+from sonde.cluster import Cluster, mpi, run, run_gluster, run_state
 from sonde.core.launch.mpirun import Mpi
 from sonde_shell import PROGRAM, Shell
 from watching import wait_for
@@ -50,7 +50,7 @@ def volume(installed) -> Iterator[Cluster]:
         before = settings(cluster)
         yield cluster
         assert settings(cluster) == before  # profiling was left as it was found
-        held = cluster.keeper.inside()
+        held = cluster.reaper.inside()
     assert not [pid for pid in held if Path(f"/proc/{pid}").exists()]
 
 
@@ -209,7 +209,7 @@ class TestCounted:
 
 
 class TestTrouble:
-    def test_a_brick_that_dies_is_told_and_the_trace_is_whole(self, volume, sonde):
+    def test_a_brick_that_dies_is_reported_and_the_trace_is_whole(self, volume, sonde):
         """By the brick's own process number, which its server tells."""
         hosts = volume.plan.hostnames
         line = next(
@@ -243,7 +243,7 @@ class TestTrouble:
             again = ["sh", "-c", f"until touch $(seq -f {WHERE}/other%g 0 15); do sleep 0.2; done"]
             volume.run(0, again, timeout_s=60)
 
-    def test_what_a_killed_sonde_leaves_is_told(self, volume, sonde):
+    def test_what_a_killed_sonde_leaves_is_reported(self, volume, sonde):
         work = f"import time; data = open('{WHERE}/killed', 'wb'); print(data.fileno(), flush=True); time.sleep(100)"
         words = ["io", "run", "--gluster", volume.name, "-o", "a.nc", "--", sys.executable, "-c", work]
         process = volume.popen(
@@ -264,7 +264,7 @@ class TestTrouble:
         finally:
             gluster(volume, "profile", volume.name, "stop")
 
-    def test_what_cannot_be_is_said_before_the_command_runs(self, volume, sonde):
+    def test_what_cannot_be_is_reported_before_the_command_runs(self, volume, sonde):
         wrote = ["touch", str(sonde.cwd / "it ran")]
         error = traced(volume, sonde, wrote, code=2, volume=f"{volume.name}x")["error"]
         assert error["code"] == "io.no_volume"
@@ -316,8 +316,8 @@ def test_nothing_is_left_of_a_file_system_whose_start_was_killed():
     inside: list[int] = []
 
     def servers() -> list[int]:
-        kept = run.kept_in(run.STATE / name)
-        inside[:] = kept.keeper.inside() if kept else []
+        kept = run_state.kept_in(run_state.STATE / name)
+        inside[:] = kept.reaper.inside() if kept else []
         return [pid for pid in inside if program(pid) == "glusterd"]
 
     try:
@@ -329,7 +329,7 @@ def test_nothing_is_left_of_a_file_system_whose_start_was_killed():
         with suppress(ProcessLookupError):
             starter.kill()
         run.down(name)
-    assert not (run.STATE / name).exists()
+    assert not (run_state.STATE / name).exists()
     assert "glusterfs" not in Path("/proc/self/mounts").read_text()
 
 

@@ -284,7 +284,7 @@ int main(int n, char** words) {
 
 
 class TestUnseen:
-    def test_libraries_in_a_namespace_of_their_own_are_told_of(self, sonde):
+    def test_libraries_in_a_namespace_of_their_own_are_reported_of(self, sonde):
         built(sonde.cwd, "libplug.so", PLUGIN)
         built(sonde.cwd, "opener", OPENER, "-ldl")
         seen = sonde("io", "run", "--json", "-o", "a.nc", "--", "./opener", 0).expect(0).json
@@ -300,7 +300,7 @@ class TestUnseen:
     @pytest.mark.parametrize(
         ("way", "word"), [("uring", "io_uring"), ("raw", "syscall(2)"), ("aio", "io_submit")]
     )
-    def test_what_goes_past_the_c_library_is_told_of(self, sonde, way, word):
+    def test_what_goes_past_the_c_library_is_reported_of(self, sonde, way, word):
         built(sonde.cwd, "past", PAST)
         told = sonde("io", "run", "--json", "-o", "a.nc", "--", "./past", way).expect(0).json
         (warning,) = told["warnings"]

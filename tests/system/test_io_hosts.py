@@ -31,7 +31,7 @@ DATA = Path(__file__).parents[1] / "data" / "io"
 COMPILERS = {"openmpi": "mpicc.openmpi", "mpich": "mpicc.mpich"}
 AHEAD_S, FASTER = 3.0, 1e-4
 WRONG = f"""#!/bin/sh
-case $(hostname) in
+case $(LD_PRELOAD= hostname) in
 *-1) export FAKETIME="+{AHEAD_S:g}s x{1 + FASTER}" FAKETIME_DONT_FAKE_MONOTONIC=0
      export LD_PRELOAD="$LD_PRELOAD:$1" ;;
 esac

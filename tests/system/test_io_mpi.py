@@ -77,7 +77,7 @@ def test_each_stack_of_mpi_io_is_seen_down_to_posix(sonde_mpi: Shell, mpi: Mpi):
 
 # How long a rank is late is measured against how long data move to a disk, which others must not keep busy.
 @pytest.mark.alone
-def test_a_rank_that_is_late_is_told_from_exchange(sonde_mpi: Shell, mpi: Mpi, tmp_path: Path):
+def test_a_rank_that_is_late_is_distinguished_from_exchange(sonde_mpi: Shell, mpi: Mpi, tmp_path: Path):
     compiler = f"mpicc.{mpi.flavour}"
     if not shutil.which(compiler):
         pytest.skip(f"{compiler} is not there")

@@ -288,7 +288,7 @@ class TestTwoTraces:
         for k in served:
             assert begun[number[k]] - 100_000_000 < begin[k] < end[k] < answered[number[k]] + 100_000_000
 
-    def test_what_cannot_be_joined_is_said(self, sonde):
+    def test_what_cannot_be_joined_is_reported(self, sonde):
         (sonde.cwd / "blob").write_bytes(b"x")
         line = (PROGRAM, "store", "put", "--embedded", "here", "object:runs/blob", "blob")
         sonde("io", "run", "--layers", "store", "-o", "a.nc", "--", *line).expect(0)

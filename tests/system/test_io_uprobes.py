@@ -383,7 +383,7 @@ class TestAttach:
             assert "--kernel" in ran.said
         assert [path.name for path in sonde.cwd.iterdir()] == []
 
-    def test_when_sonde_is_killed_nothing_stays_on_and_the_trace_is_kept(self, sonde, programs):
+    def test_when_sonde_is_killed_nothing_stays_on_and_the_trace_is_preserved(self, sonde, programs):
         with serving(sonde, programs / "server") as server:
             process = attached(sonde, "--attach", server.pid, *HELD, "-o", "a.nc")
             served(server, "2 30 data")

@@ -12,11 +12,12 @@ import signal
 import subprocess
 from pathlib import Path
 
+import netCDF4
 import numpy as np
 import pytest
 
 from fork_server import PROGRAM
-from sonde.core import seal
+from sonde.core import dataset_file
 from sonde.core.printable import command_line, encodable, name_text, one_line
 from sonde.net.analyse import analyse
 from sonde.net.synthetic import Network
@@ -38,7 +39,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     raw["host"] = ("rank", np.array([name_text(name) for name in HOSTS], object), raw["host"].attrs)
     attrs = {"schema": "net/1", "mode": "one_to_one", "stop_reason": "converged", "complete": 1}
     attrs |= {"command": command_line(["sonde", os.fsdecode(NASTY)]), "hostlist": os.fsdecode(NASTY)}
-    seal.write_dataset(path, raw, analyse(raw), attrs, {}, [])
+    dataset_file.write_dataset(path, raw, analyse(raw), attrs, {}, [])
     return path
 
 
@@ -102,8 +103,13 @@ def test_history_knows_files_by_their_bytes(typed: Typed, measured: Path):
         b"http:a#mode=x[y].nc",
         b"x" * 252 + b".nc",
     ]
-    for name in names:
-        named(typed.cwd, name, measured)
+    for number, name in enumerate(names):
+        path = typed.cwd / named(typed.cwd, name, measured)
+        plain = typed.cwd / "plain.nc"
+        path.rename(plain)  # netCDF's library opens no such name
+        with netCDF4.Dataset(plain, "a") as file:
+            file.created_utc = f"2026-11-{number + 1:02d}T12:00:00Z"  # a run of its own, and no copy
+        plain.rename(path)
     for turn in range(2):
         ran = typed("data", "history", ".", "--json")
         shown(ran, ran.code)
@@ -146,14 +152,16 @@ class TestTraced:
         file = os.fsdecode(b"t\xff\n.nc")
         report = shown(typed("io", "show", file, "--all", "--json")).json
         sizes = {one["path"]: one["write"]["bytes"] for one in report["files"] if one["write"]["bytes"]}
-        assert sizes == {name_text(name): 1000 + k for k, name in enumerate(self.NAMES)}
+        # Both folders have files of these names, so the copies are rows with their folder.
+        copies = [name_text(os.fsencode(folder) + b"/" + name) for name in self.NAMES]
+        assert sizes == {copy: 1000 + k for k, copy in enumerate(copies)}
         assert report["processes"][0]["program"].endswith(name_text(program))
         rows = list(csv.reader(io.StringIO(shown(typed("io", "convert", file, "--to", "csv")).out)))
         assert {len(row) for row in rows} == {len(rows[0])}
         paths = {row[rows[0].index("path")] for row in rows[1:]}
-        assert {one_line(name_text(name)) for name in self.NAMES} <= paths
+        assert {one_line(copy) for copy in copies} <= paths
         table = shown(typed("io", "show", file, "--all", COLUMNS="400")).out
-        assert all(f" {one_line(name_text(name))} " in table for name in self.NAMES)
+        assert all(f"/{one_line(name_text(name))} " in table for name in self.NAMES)
         shown(typed("io", "convert", file, "--to", "perfetto", "-o", "p.json"))
         json.loads((typed.cwd / "p.json").read_bytes())
         shown(typed("report", file, "-o", "p.html"))

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import sonde as library
-from sonde.core import seal
+from sonde.core import dataset_file
 from sonde.core.launch import mpirun
 from sonde.core.launch.mpirun import Mpi
 from sonde.net.analyse import analyse
@@ -111,7 +111,7 @@ def written(path: Path, seed: int, divisor: float = 1) -> Path:
     raw = Network(ranks=3, sizes=(8, 1024, 65536)).raw(10, 10, seed=seed)
     raw["latency"] = raw["latency"] / divisor
     attrs = {"schema": "net/1", "mode": "one_to_one", "stop_reason": "converged", "complete": 1}
-    seal.write_dataset(path, raw, analyse(raw), attrs, {}, [])
+    dataset_file.write_dataset(path, raw, analyse(raw), attrs, {}, [])
     return path
 
 
@@ -187,7 +187,7 @@ class TestFiles:
         ran = typed("report", whole, "b.nc")
         refused(ran, 3, "error: report: b.nc is damaged: /raw/latency cannot be read")
 
-    def test_what_damage_leaves_is_still_told(self, typed, whole):
+    def test_what_damage_leaves_is_still_reported(self, typed, whole):
         (typed.cwd / "a.nc").write_bytes(unreadable(whole))
         typed("net", "show", "a.nc").expect(0)
 
@@ -414,7 +414,7 @@ class TestMidRun:
         saved(running.out)
         assert not running.run_dir.exists()
 
-    def test_the_launcher_killed_is_told_and_leaves_nothing(self, running, sonde_mpi):
+    def test_the_launcher_killed_is_reported_and_leaves_nothing(self, running, sonde_mpi):
         for pid in sonde_mpi.launchers():
             os.kill(pid, signal.SIGKILL)
         ran = running.end().expect(3)

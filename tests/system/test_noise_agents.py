@@ -24,9 +24,9 @@ import pytest
 
 from sonde.core.errors import EnvironmentFailure, UsageError
 from sonde.core.launch.remains import segments
-from sonde.noise import run_agents
-from sonde.noise.agents import AgentPlan, Recipe, find_recipe, plan_for
-from sonde.noise.run_agents import KeeperProcess, states
+from sonde.noise.agents import run as run_agents
+from sonde.noise.agents.recipes import AgentPlan, Recipe, find_recipe, plan_for
+from sonde.noise.agents.run import SupervisorProcess, states
 from sonde_shell import Shell, Typed
 from watching import wait_for
 
@@ -68,7 +68,7 @@ def left_since(before: set[str]) -> set[str]:
     return new - {path.name for path in segments(processes)}
 
 
-def test_what_is_left_in_shared_memory_is_told_from_what_others_use() -> None:
+def test_what_is_left_in_shared_memory_is_distinguished_from_what_others_use() -> None:
     before = names()
     path = Path(f"/dev/shm/sonde-test-left-{os.getpid()}")
     path.write_bytes(bytes(4096))
@@ -144,7 +144,7 @@ def test_a_real_agent_works_is_paused_resumed_and_ended(
 ) -> None:
     recipe = real(name)
     plan = plan_for(name, PERIOD_S if name != "collectd" else 0.5)
-    with KeeperProcess(plan) as keeper:
+    with SupervisorProcess(plan) as keeper:
         keeper.ask("start")
         usage = keeper.ask("usage")
         assert usage["alive"]
@@ -192,7 +192,7 @@ def test_the_node_manager_reads_the_hardware_that_is_there_and_sets_nothing(
     limits = list(tmp_path.glob("class/powercap/*/constraint_0_power_limit_uw"))
     before = [limit.read_text() for limit in limits]
     plan = plan_for(recipe.name, PERIOD_S)
-    with KeeperProcess(
+    with SupervisorProcess(
         plan.with_changes(command=plan.command.replace("sys=/sys", f"sys={tmp_path}"))
     ) as keeper:
         keeper.ask("start")
@@ -210,7 +210,7 @@ def test_the_node_manager_reads_the_hardware_that_is_there_and_sets_nothing(
 @pytest.mark.parametrize("name", REAL)
 def test_nothing_of_a_real_agent_outlives_a_kill_9_of_what_started_it(name: str, scratch: Path) -> None:
     real(name)
-    with KeeperProcess(plan_for(name, PERIOD_S)) as keeper:
+    with SupervisorProcess(plan_for(name, PERIOD_S)) as keeper:
         keeper.ask("start")
         keeper.ask("pause")
         keeper.process.kill()
@@ -221,7 +221,7 @@ def test_nothing_of_a_real_agent_outlives_a_kill_9_of_what_started_it(name: str,
 @pytest.mark.parametrize("name", REAL)
 def test_nothing_of_a_real_agent_outlives_a_kill_9_of_its_keeper(name: str, scratch: Path) -> None:
     real(name)
-    with KeeperProcess(plan_for(name, PERIOD_S)) as keeper:
+    with SupervisorProcess(plan_for(name, PERIOD_S)) as keeper:
         keeper.ask("start")
         os.kill(keeper.pid, signal.SIGKILL)
         with pytest.raises(EnvironmentFailure) as raised:
@@ -246,7 +246,7 @@ time.sleep(1000)
 def test_what_an_agent_left_in_shared_memory_goes_with_it(killed: bool, scratch: Path) -> None:
     name = f"sonde-agent-{uuid.uuid4().hex}"
     command = f"exec {sys.executable} -c '{LEAVES_A_NAME.format(name=name)}'"
-    with KeeperProcess(AgentPlan(command, ready="file:{dir}/up")) as keeper:
+    with SupervisorProcess(AgentPlan(command, ready="file:{dir}/up")) as keeper:
         keeper.ask("start")
         assert name in names()
         if killed:
@@ -270,7 +270,7 @@ def test_a_keeper_that_gets_no_memory_says_so_and_leaves_nobody(scratch: Path) -
     daemon = "setsid sleep 1000.75 &"
     command = f"({daemon}) ; exec {sys.executable} -c '{MANY_MAPPINGS}'"
     plan = AgentPlan(command, ready="file:{dir}/up", grace_s=0.5).with_changes(pause="start-stop")
-    with KeeperProcess(plan) as keeper:
+    with SupervisorProcess(plan) as keeper:
         keeper.ask("start")
         assert wait_for(lambda: len(keeper.ask("usage")["pids"]) == 2)
         resource.prlimit(keeper.pid, resource.RLIMIT_AS, (1 << 20, 1 << 20))
@@ -283,7 +283,7 @@ def test_a_keeper_that_gets_no_memory_says_so_and_leaves_nobody(scratch: Path) -
 
 def as_nobody(scratch: Path, plan: AgentPlan, commands: str) -> list[dict[str, Any]]:
     """What sonde-keeper answers a user without rights."""
-    program = KeeperProcess(plan).program
+    program = SupervisorProcess(plan).program
     who = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     if subprocess.run([*who, "test", "-x", str(program)]).returncode:
         pytest.skip(f"a user may not get to {program}")
@@ -372,7 +372,7 @@ def served(folder: Path, status: int = 200) -> AgentPlan:
 
 
 def test_a_drive_is_a_whole_http_request(tmp_path: Path, scratch: Path) -> None:
-    with KeeperProcess(served(tmp_path)) as keeper:
+    with SupervisorProcess(served(tmp_path)) as keeper:
         keeper.ask("start")
         assert wait_for(lambda: keeper.ask("usage")["drives_done"] >= 3)
         keeper.ask("pause")
@@ -386,7 +386,7 @@ def test_a_drive_is_a_whole_http_request(tmp_path: Path, scratch: Path) -> None:
 
 
 def test_an_answer_that_is_an_error_is_a_failed_drive(tmp_path: Path, scratch: Path) -> None:
-    with KeeperProcess(served(tmp_path, 503)) as keeper:
+    with SupervisorProcess(served(tmp_path, 503)) as keeper:
         keeper.ask("start")
         assert wait_for(lambda: keeper.ask("usage")["drives_failed"])
         usage = keeper.ask("usage")
@@ -399,7 +399,7 @@ def test_a_port_that_is_taken_is_not_taken_for_the_agents(scratch: Path) -> None
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with KeeperProcess(AgentPlan("exec sleep 100", ready=f"port:{port}")) as keeper:
+        with SupervisorProcess(AgentPlan("exec sleep 100", ready=f"port:{port}")) as keeper:
             with pytest.raises(EnvironmentFailure) as raised:
                 keeper.ask("start")
             assert raised.value.code == "noise.agent_port_taken"
@@ -409,7 +409,7 @@ def test_a_port_that_is_taken_is_not_taken_for_the_agents(scratch: Path) -> None
 def test_the_log_is_appended_to_and_quoted(tmp_path: Path, scratch: Path) -> None:
     log = tmp_path / "log"
     log.write_text("of another run\n")
-    with KeeperProcess(AgentPlan("echo first; echo second >&2; exit 9", log=str(log))) as keeper:
+    with SupervisorProcess(AgentPlan("echo first; echo second >&2; exit 9", log=str(log))) as keeper:
         with pytest.raises(EnvironmentFailure) as raised:
             keeper.ask("start")
         assert "exit status 9" in raised.value.what
@@ -418,7 +418,7 @@ def test_the_log_is_appended_to_and_quoted(tmp_path: Path, scratch: Path) -> Non
 
 
 def test_what_the_keeper_does_not_understand(scratch: Path) -> None:
-    with KeeperProcess(AgentPlan("exec sleep 100")) as keeper:
+    with SupervisorProcess(AgentPlan("exec sleep 100")) as keeper:
         for command, code in (("dance", "noise.bad_option"), ("place x", "noise.agent_bad_cpus")):
             with pytest.raises(UsageError) as raised:
                 keeper.ask(command)
@@ -426,7 +426,7 @@ def test_what_the_keeper_does_not_understand(scratch: Path) -> None:
 
 
 def test_a_keeper_that_gets_no_spec_says_so(tmp_path: Path) -> None:
-    program = KeeperProcess(AgentPlan("")).program
+    program = SupervisorProcess(AgentPlan("")).program
     ran = subprocess.run([program, "--agent-colour", "red"], capture_output=True, text=True, timeout=60)
     assert ran.returncode == 2
     assert "--agent-colour" in ran.stdout
@@ -437,7 +437,7 @@ SPAWNER = "import subprocess\nwhile True: subprocess.run(['/bin/true'])"
 
 def test_an_agent_that_spawns_all_the_time_is_paused_wholly(scratch: Path) -> None:
     """With vfork: a parent that waits for its child's exec cannot be stopped while the child is."""
-    with KeeperProcess(AgentPlan(f'exec {sys.executable} -c "{SPAWNER}"')) as keeper:
+    with SupervisorProcess(AgentPlan(f'exec {sys.executable} -c "{SPAWNER}"')) as keeper:
         keeper.ask("start")
         for _ in range(20):
             keeper.ask("pause")
@@ -496,7 +496,7 @@ def test_a_trial_that_is_interrupted_or_killed_leaves_nothing(
     assert sonde.left() == []
 
 
-def test_bad_input_is_told_with_what_to_type(typed: Typed) -> None:
+def test_bad_input_is_reported_with_what_to_type(typed: Typed) -> None:
     assert "nearest: pcp" in typed("noise", "agents", "pcpd").expect(2).said
     assert "sonde noise agents collectd --try" in typed("noise", "agents", "--try").expect(2).said
     assert "10 ms to 1 h" in typed("noise", "agents", "pcp", "--period", "1ms").expect(2).said

@@ -20,10 +20,10 @@ from sonde.core import dataset
 from sonde.core.errors import Exit, SondeError
 from sonde.core.launch.mpirun import Mpirun
 from sonde.core.launch.start import prepare
-from sonde.noise import verdict
-from sonde.noise.agents import AgentPlan
-from sonde.noise.plan import OFF, Design, Plan, Variant
-from sonde.noise.run import Request, measure
+from sonde.noise.agents.recipes import AgentPlan
+from sonde.noise.detector import verdict
+from sonde.noise.detector.plan import OFF, Design, Plan, Variant
+from sonde.noise.detector.run import Request, measure
 from sonde_shell import Shell, Typed, finish
 from watching import wait_for
 
@@ -100,7 +100,7 @@ def test_a_dry_run_says_what_it_would_do_and_does_nothing(sonde):
 
 @pytest.mark.alone
 @pytest.mark.parametrize("level", ["1%", pytest.param("0", marks=pytest.mark.slow)])
-def test_a_level_is_measured_and_told(sonde_mpi, level, typed):
+def test_a_level_is_measured_and_reported(sonde_mpi, level, typed):
     ran = sonde_mpi(
         "--json", "noise", "run", "--level", level, "--period", "0.1s", "--budget", "24s", "-o", "a.nc"
     )
@@ -134,7 +134,7 @@ def test_a_level_is_measured_and_told(sonde_mpi, level, typed):
 # ---- agents that misbehave
 
 
-def test_an_agent_that_does_not_start_is_told_with_its_log(sonde_mpi):
+def test_an_agent_that_does_not_start_is_reported_with_its_log(sonde_mpi):
     agent = "echo the port is taken >&2; exit 4"
     ran = sonde_mpi("noise", "run", "--agent", agent, *SHORT).expect(3)
     assert "the agent ended at once, with exit status 4" in ran.said
@@ -143,7 +143,7 @@ def test_an_agent_that_does_not_start_is_told_with_its_log(sonde_mpi):
     assert list(sonde_mpi.cwd.iterdir()) == []
 
 
-def test_an_agent_that_is_not_there_is_told(sonde_mpi):
+def test_an_agent_that_is_not_there_is_reported(sonde_mpi):
     ran = sonde_mpi("noise", "run", "--agent", "/no/such/agent", *SHORT).expect(3)
     assert "127" in ran.said
     assert "on PATH on every node" in ran.said
@@ -211,7 +211,7 @@ def test_kill_9_leaves_nobody_behind(sonde_mpi, killed, typed):
 
 
 @pytest.mark.root
-def test_a_full_disk_is_told_and_nobody_is_left(sonde_mpi):
+def test_a_full_disk_is_reported_and_nobody_is_left(sonde_mpi):
     folder = sonde_mpi.cwd / "small"
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], check=True)
@@ -257,7 +257,7 @@ def carriers(text: str) -> list[int]:
     return found
 
 
-def test_an_agent_that_somebody_lets_go_is_told(mpirun, tmp_path):
+def test_an_agent_that_somebody_lets_go_is_reported(mpirun, tmp_path):
     """As a supervisor would that sees its service stopped; the run compares the agent with itself."""
     told = tmp_path / "pid"
     agent = AgentPlan(
@@ -317,7 +317,7 @@ def test_every_operation_is_timed(mpirun, tmp_path, op):
         assert np.isfinite(float(tree["summary/clean_iteration"]))
 
 
-def test_an_agent_on_a_cpu_that_is_not_there_is_told(mpirun, tmp_path):
+def test_an_agent_on_a_cpu_that_is_not_there_is_reported(mpirun, tmp_path):
     plan = Plan(
         (OFF, Variant("agent", AgentPlan(IDLE, ready="for:0.05"), (4095,))),
         Design((3,), (1.0,), 0.2, 0.02, (0.1,)),

@@ -314,8 +314,8 @@ def small(tmp_path) -> Iterator[Path]:
 
 class TestFullDisk:
     def test_the_noise_goes_on_and_what_is_lost_is_counted(self, agent, small):
-        # Room for 16 KiB: a starved agent has few bursts to record.
-        (small / "more").write_bytes(bytes(40 << 10))
+        # Room for 8 KiB: a starved noise generator has few bursts to record.
+        (small / "more").write_bytes(bytes(48 << 10))
         out, _ = agent(
             "--level", "0.1", "--period-s", "0.001", "--duration-s", 1.5, "--record", small / "a.blk"
         ).communicate(timeout=60)

@@ -11,7 +11,7 @@ import pytest
 import noise_runs
 from sonde.core.blocks import BlockFile
 from sonde.core.errors import DataError
-from sonde.noise.plan import LOOK_PAIRS
+from sonde.noise.detector.plan import LOOK_PAIRS
 from sonde_shell import finish
 from watching import wait_for
 

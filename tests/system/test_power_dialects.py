@@ -107,7 +107,7 @@ def in_force(row: Dialect, state: State) -> bool:
 class Tree:
     """One row: zones by their folder, files that are other than usual (None: not there), and what has to come of it.
 
-    cap: by folder what its long limit is at the end, W.
+    caps: by folder what its long limit is at the end, W. mirrored: all counters are one.
     """
 
     name: str
@@ -115,6 +115,7 @@ class Tree:
     caps: dict[str, float]
     says: str = ""
     files: tuple[tuple[str, str | None], ...] = ()
+    mirrored: bool = False
 
 
 LIMITS = {
@@ -154,9 +155,16 @@ TREES = (
         "Cascade Lake-AP: dies with names of their own",
         {f"intel-rapl:{k}": f"package-{k // 2}-die-{k % 2}" for k in range(4)},
         {},
-        "which its hardware cannot be set to; allowed: 300 W",
+        "which is outside of its hardware's range; allowed: 300 W",
     ),
     Tree("an older kernel: dies of one name", dict.fromkeys(TWO, "package-0"), HALF),
+    Tree(
+        "Threadripper: two dies, of which each counts the energy of both",
+        {"intel-rapl:0": "package-0-die-0", "intel-rapl:1": "package-0-die-1"},
+        {"intel-rapl:0": 200.0, "intel-rapl:1": 200.0},
+        "move as one, so they are one meter",
+        mirrored=True,
+    ),
     Tree(
         "a laptop: registers and memory-mapped registers have the same package",
         {"intel-rapl:0": "package-0", "intel-rapl-mmio:0": "package-0"},
@@ -166,21 +174,21 @@ TREES = (
         "sixteen packages, whose folders end with f",
         {f"intel-rapl:{k:x}": f"package-{k}" for k in range(16)},
         {},
-        "which its hardware cannot be set to; allowed: 1.2 kW",
+        "which is outside of its hardware's range; allowed: 1.2 kW",
     ),
-    Tree("AMD: energy without limits", PACKAGE, {}, "is not there", none_of("intel-rapl:0", *LIMITS)),
+    Tree("AMD: energy without limits", PACKAGE, {}, "does not exist", none_of("intel-rapl:0", *LIMITS)),
     Tree(
         "no highest cap",
         PACKAGE,
         {},
-        "give `min` in the configuration",
+        "set `min` in the configuration",
         (("intel-rapl:0/constraint_0_max_power_uw", "0"),),
     ),
     Tree(
         "no file with the highest cap",
         PACKAGE,
         {},
-        "give `min`",
+        "set `min`",
         none_of("intel-rapl:0", "constraint_0_max_power_uw"),
     ),
     Tree(
@@ -210,11 +218,11 @@ TREES = (
         "a counter that is no number",
         PACKAGE,
         WHOLE,
-        "which is no count",
+        "which is not a count",
         (("intel-rapl:0/energy_uj", "n/a"),),
     ),
     Tree("no switch", PACKAGE, WHOLE, files=none_of("intel-rapl:0", "enabled")),
-    Tree("no powercap", {}, {}, "there is no RAPL"),
+    Tree("no powercap", {}, {}, "RAPL is not available"),
     Tree("other power zones alone", {"dtpm:0": "dtpm"}, {}, "no package in"),
     Tree(
         "zones that are no zones beside it",
@@ -247,11 +255,12 @@ def tree_of(row: Tree, root: Path) -> Iterator[Path]:
     ended = threading.Event()
 
     def grow() -> None:
-        energy = 1_000_000
+        turn = 0
         while not ended.wait(TICK_S):
-            energy += 3_000_000
-            for counter in counters:
-                (root / "next").write_text(f"{energy}\n")
+            turn += 1
+            for k, counter in enumerate(counters):
+                step = 3_000_000 if row.mirrored else 3_000_000 + 500_000 * k
+                (root / "next").write_text(f"{1_000_000 + turn * step}\n")
                 (root / "next").replace(counter)
 
     thread = threading.Thread(target=grow, daemon=True)

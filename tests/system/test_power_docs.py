@@ -88,7 +88,7 @@ def test_the_idl_of_the_messages_is_that_of_the_package():
     assert sorted(names.findall(own)) == sorted(names.findall(_power.idl()))
 
 
-def test_hardware_that_can_be_had_is_told():
+def test_hardware_that_can_be_had_is_reported():
     kinds = {kind["kind"]: kind["missing"] for kind in _power.hardware_kinds()}
     assert kinds.keys() >= {"powercap", "nvml", "redfish", "ipmi", "simulated"}
     assert kinds["simulated"] == ""

@@ -123,7 +123,7 @@ def test_killed_while_it_has_set_a_cap_it_leaves_what_was_there_before(tmp_path:
             pytest.fail("it never had a cap of its own")
         running.kill()
         assert wait_for(lambda: limit.read_text().strip() == "200000000", 20)
-        assert "was put back" in running.communicate(timeout=30)[1]  # and who did that is gone
+        assert "were restored" in running.communicate(timeout=30)[1]  # and who did that is gone
 
 
 def test_powercap_that_cannot_be_capped_says_why(tmp_path: Path):
@@ -137,7 +137,7 @@ def test_powercap_that_cannot_be_capped_says_why(tmp_path: Path):
     (tmp_path / "class/powercap/intel-rapl:0/constraint_0_power_limit_uw").unlink()
     (tmp_path / "class/powercap/intel-rapl:1/constraint_0_power_limit_uw").unlink()
     reasons = set(conform("powercap", "--root", tmp_path, "--case", "cap*").outcomes("unsupported").values())
-    assert reasons == {"no domain can be capped: constraint_0_power_limit_uw is not there"}
+    assert reasons == {"no domain can be capped: constraint_0_power_limit_uw does not exist"}
 
 
 def test_gpus_by_the_library_that_the_loader_finds():
@@ -363,7 +363,7 @@ def test_redfish_that_takes_a_cap_and_does_nothing_is_found_out(bmc: Bmc):
 @needs_redfish
 def test_redfish_without_limits_of_its_own_is_read_only(bmc: Bmc):
     told = conform("redfish", *bmc(), "--case", "cap: it is obeyed")
-    assert next(iter(told.outcomes("unsupported").values())).endswith("give `min` in the configuration")
+    assert next(iter(told.outcomes("unsupported").values())).endswith("set `min` in the configuration")
 
 
 @needs_redfish
@@ -403,7 +403,7 @@ def test_redfish_that_answers_nonsense(bmc: Bmc, tmp_path: Path, answer: str):
         assert "127.0.0.1" in said
     else:
         assert told.code == 1
-        assert "tells no power" in told.words
+        assert "reports no power" in told.words
 
 
 @needs_redfish
@@ -588,17 +588,17 @@ def processes_with(word: str) -> list[str]:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "of what kind"),
+        ((), "no kind of hardware"),
         (("nonsense",), "no kind 'nonsense'"),
         (("simulated", "--nonsense"), "no option --nonsense"),
-        (("simulated", "--min"), "lacks its value"),
+        (("simulated", "--min"), "needs a value"),
         (("simulated", "--min", "100K"), "cannot be '100K'"),
         (("simulated", "--case", "nothing*"), "no case fits"),
         (("simulated", "--url", "https://x"), "has no url"),
         (("simulated", "nvml"), "two kinds"),
     ],
 )
-def test_what_is_asked_wrongly_is_told(words: tuple[str, ...], said: str):
+def test_what_is_asked_wrongly_is_reported(words: tuple[str, ...], said: str):
     ran = subprocess.run([PROGRAM, *words], capture_output=True, text=True)
     assert ran.returncode == 2
     assert said in ran.stderr

@@ -188,7 +188,10 @@ def test_no_control_message_is_lost_and_none_comes_twice(broker, site, how):
             sender.start(wait=False)
             assert sender.wait_for("ready")["stored"] == 100
         broker.start()
-        until(lambda: len(taken(orders, came)) >= 200, f"all; {sender.events[-2:]} {receiver.events[-2:]}")
+        until(
+            lambda: len(taken(orders, came)) >= 200,
+            lambda: f"all: {len(came)} came; {sender.events[-4:]} {receiver.events[-4:]} {broker.log_end()}",
+        )
         receiver.end()
         sent = sender.end()
         taken(orders, came)
@@ -947,7 +950,7 @@ def test_sparkplug_is_born_tells_by_alias_is_born_again_when_asked_and_dies(brok
     assert bd_seq(of("NBIRTH")[2]) != bd_seq(born)
 
 
-def test_who_lives_is_told_and_who_dies(broker, site):
+def test_who_lives_is_reported_and_who_dies(broker, site):
     here = site()
     bridge = here.bridge(broker.address, 'to_mqtt = ["Monitor_*"]')
     heard = Heard(broker, "sonde/#")

@@ -29,7 +29,7 @@ from sonde._bus import caps
 import sonde.bus.client as bus
 from power_daemons import DAEMON, Rapl, make_bus, powerd, until
 from sonde.bus.errors import BusError, Refused
-from sonde.power.jobs.run_job_manager import began
+from sonde.core.processes import began
 
 OVER = [name for name in ("cyclonedds", "fastdds") if name in bus.implementations()]
 ANSWERED_S = 20.0  # at most; it is no measure of anything
@@ -219,7 +219,7 @@ def test_telemetry_says_its_source_and_carries_the_ticket(made, over):
     assert sample["trouble"] == ""
 
 
-def test_who_begins_to_look_is_told_the_last_report_and_need_not_wait_for_the_next(made, over):
+def test_who_begins_to_look_is_reported_the_last_report_and_need_not_wait_for_the_next(made, over):
     stack = made(over, 'kind = "simulated"\n', telemetry="1h")
     stack.start()
     stack.ask()
@@ -424,7 +424,7 @@ def test_a_reader_of_its_events_that_is_stuck_holds_up_nothing(made, rapl):
         os.close(writing)
 
 
-def test_what_firmware_overwrites_is_set_again_and_told(made, rapl):
+def test_what_firmware_overwrites_is_set_again_and_reported(made, rapl):
     stack = made()
     stack.start()
     stack.order(120, lease_s=600)
@@ -510,7 +510,7 @@ def test_files_that_vanish_are_trouble_and_it_goes_on_when_they_are_back(made, r
     away.rename(rapl.zone)
     rapl.overwrite(200)
     until(lambda: rapl.cap_w == 80, "the safe cap", 30)
-    until(lambda: stack.event().get("code") == "", "that all is well")
+    until(lambda: stack.event().get("event") == "mended", "that all is well")
     assert stack.order(120)["lease"]["cap_w"] == 120
 
 
@@ -555,7 +555,7 @@ def test_with_a_full_disk_it_is_at_its_safe_cap_and_says_why_it_lends_nothing(ma
     resource.prlimit(
         stack.daemon.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
     )
-    until(lambda: stack.event().get("code") == "", "that all is well")
+    until(lambda: stack.event().get("event") == "mended", "that all is well")
     assert stack.order(120)["lease"]["cap_w"] == 120
 
 

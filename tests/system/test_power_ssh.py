@@ -18,8 +18,10 @@ pytest.importorskip("sonde._power", reason="the power stack is not built")
 
 from mqtt_broker import free_port
 from power_daemons import until
+from sonde.core.processes import began
 from sonde.power.jobs.jobs import Part, Spec, to_plain
-from sonde.power.jobs.run_job_manager import JobManager, Settings, began
+from sonde.power.jobs.run_job_manager import JobManager
+from sonde.power.jobs.run_job_settings import Settings
 from sonde.power.stack import run_bus
 
 SERVER = shutil.which("dropbear", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")

@@ -20,7 +20,7 @@ pytest.importorskip("sonde._power", reason="the power stack is not built")
 
 from power_cluster import Cluster, pytestmark
 from power_daemons import DAEMON, Daemon, until
-from sonde.power.jobs.run_job_manager import began
+from sonde.core.processes import began
 from sonde_shell import Typed
 
 NODES = ("n1", "n2", "n3")

@@ -520,7 +520,7 @@ def test_a_run_that_hardly_converged_is_not_green(browser, net_page):
 
 
 @pytest.mark.slow
-def test_the_range_of_colours_is_told_and_follows_the_slider(browser, net_page):
+def test_the_range_of_colours_is_reported_and_follows_the_slider(browser, net_page):
     browser.open(net_page)
     figure = "#net-net-median"
     told = f"return document.querySelector('{figure} .gtitle').textContent"
@@ -682,7 +682,7 @@ def test_a_figure_that_fails_does_not_take_the_others_with_it(browser, tmp_path)
 
 
 @pytest.mark.slow
-def test_a_state_is_told_in_words(browser, pages):
+def test_a_state_is_reported_in_words(browser, pages):
     browser.open(pages[32])
     browser.click_cell("#net-status", 0, 1)
     browser.until("return /^0\\s*→\\s*1/.test(document.querySelector('#net-status .cell').innerText)")

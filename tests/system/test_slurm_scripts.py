@@ -85,7 +85,7 @@ def test_the_settings_of_an_mpi_are_looked_for_where_nobody_else_can_put_any(
     assert not Path(home[0]).exists()
 
 
-def test_a_finding_is_told_and_nothing_is_drained(answering, tmp_path):
+def test_a_finding_is_reported_and_nothing_is_drained(answering, tmp_path):
     ran = answering("healthcheck", FINDING, 1)
     assert ran.returncode == 1
     assert re.search(r"^ *would drain: scontrol update NodeName=n1", ran.stdout, re.M)

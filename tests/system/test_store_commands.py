@@ -183,7 +183,7 @@ def connected(*services: Service, **options):
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, tuple) else None,
 )
-def test_bad_input_is_told_and_changes_nothing(sonde, service, words, code, told):
+def test_bad_input_is_reported_and_changes_nothing(sonde, service, words, code, told):
     (sonde.cwd / "f").write_text("1")
     (sonde.cwd / "large").write_bytes(bytes((16 << 20) + 1))
     with connected(service) as client:
@@ -307,7 +307,7 @@ def test_rows_of_a_table_are_shown(sonde, lab):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
-def test_a_query_that_makes_no_sense_is_told(sonde, lab, words, code, told):
+def test_a_query_that_makes_no_sense_is_reported(sonde, lab, words, code, told):
     assert told in sonde("store", "query", *words).expect(code).said
 
 
@@ -556,7 +556,7 @@ def test_a_server_for_munge_does_not_start_where_munged_does_not_answer(sonde):
 
 
 @pytest.mark.parametrize("kind", ["object", "item"])
-def test_what_does_not_fit_is_told_once_with_its_server_and_leaves_no_half_item(sonde, kind):
+def test_what_does_not_fit_is_reported_once_with_its_server_and_leaves_no_half_item(sonde, kind):
     (sonde.cwd / "m20").write_bytes(bytes(20_000_000))
     with serving(sonde, "--backend", "data=memory,limit=12MiB", "--backend", "kv=memory") as running:
         server = ("--server", running.address)
@@ -613,7 +613,7 @@ def test_a_server_does_not_outlive_its_parent(sonde):
         assert wait_for(lambda: not there(running.pid))
 
 
-def test_a_server_that_dies_is_told_of(sonde):
+def test_a_server_that_dies_is_reported_of(sonde):
     with serving(sonde, "--memory") as running:
         os.kill(running.pid, signal.SIGKILL)
         ran = running.end(0)
@@ -685,7 +685,7 @@ def test_a_server_killed_during_a_put_is_a_clear_error(sonde):
         assert lost in plain(err) or (nobody in plain(err) and "sonde store serve" in plain(err))
 
 
-def test_a_port_that_is_taken_is_told_of(sonde, service):
+def test_a_port_that_is_taken_is_reported_of(sonde, service):
     ran = sonde("store", "serve", "--memory", "--listen", service.address).expect(3)
     assert service.address in ran.said
 
@@ -775,7 +775,7 @@ def test_a_get_that_is_ended_leaves_the_file_as_it_was(sonde, service, number):
     assert [*sonde.cwd.glob("back.*.part")] == []
 
 
-def test_a_timeout_is_told_and_the_client_goes_on(sonde):
+def test_a_timeout_is_reported_and_the_client_goes_on(sonde):
     with serving(sonde, "--memory") as running, connected(running, timeout_s=4) as client:
         client.put("s", "k", b"v")
         stop(running.pid)
@@ -894,7 +894,7 @@ def test_a_second_server_on_the_same_folder_is_refused(sonde):
 
 
 @pytest.mark.root
-def test_a_full_disk_is_told_and_the_server_goes_on(sonde):
+def test_a_full_disk_is_reported_and_the_server_goes_on(sonde):
     disk = sonde.cwd / "disk"
     disk.mkdir()
     mounted = subprocess.run(
@@ -928,7 +928,7 @@ def test_a_full_disk_is_told_and_the_server_goes_on(sonde):
 
 
 @pytest.mark.root
-def test_a_read_only_file_system_is_told_of(sonde):
+def test_a_read_only_file_system_is_reported_of(sonde):
     disk = sonde.cwd / "disk"
     disk.mkdir()
     if subprocess.run(
@@ -944,7 +944,7 @@ def test_a_read_only_file_system_is_told_of(sonde):
         subprocess.run(["umount", "-l", str(disk)], check=False)
 
 
-def test_a_folder_that_may_not_be_written_is_told_of(sonde):
+def test_a_folder_that_may_not_be_written_is_reported_of(sonde):
     (sonde.cwd / "file").write_text("")
     ran = sonde("store", "serve", "--path", "file").expect(2)
     assert "file" in ran.said

@@ -115,7 +115,7 @@ def test_a_transport_from_outside_is_known_to_clients_and_measured(sonde):
         assert "there is no transport 'unix'" in nobody.said
 
 
-def test_why_a_module_of_the_folder_was_not_loaded_is_told(sonde):
+def test_why_a_module_of_the_folder_was_not_loaded_is_reported(sonde):
     (sonde.cwd / "sonde-store-text.so").write_text("no library")
     with serving(sonde, "--memory") as service:
         words = ("--transport", "text", "--server", service.address)

@@ -75,7 +75,7 @@ def test_the_soft_limit_is_raised_to_the_hard_one():
         assert "descriptors" not in server.end()
 
 
-def test_without_a_descriptor_left_the_caller_and_the_log_are_told_why():
+def test_without_a_descriptor_left_the_caller_and_the_log_are_reported_why():
     with stored(64, 64) as server, ExitStack() as open_:
         for _ in range(80):
             open_.enter_context(caller(server.address))

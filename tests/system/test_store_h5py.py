@@ -515,7 +515,7 @@ for mode in ("r", "r+"):
 
 
 @pytest.mark.parametrize("how", ["flush", "close"])
-def test_a_file_that_is_removed_while_it_is_open_is_told_and_leaves_nothing(
+def test_a_file_that_is_removed_while_it_is_open_is_reported_and_leaves_nothing(
     server: Server, tmp_path: Path, how: str
 ) -> None:
     name = str(tmp_path / "x.h5")

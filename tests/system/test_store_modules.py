@@ -140,7 +140,7 @@ def broken_folder(sonde) -> tuple[dict[str, str], dict[str, str]]:
     }
 
 
-def test_modules_that_do_not_load_are_told_of(sonde):
+def test_modules_that_do_not_load_are_reported_of(sonde):
     env, reasons = broken_folder(sonde)
     has = subprocess.run(
         [str(run.program()), "--list"],

@@ -19,7 +19,7 @@ import numpy as np
 import xarray as xr
 
 from sonde import _core
-from sonde.core import room, seal
+from sonde.core import room, run_folder
 from sonde.core.blocks import BlockFile
 from sonde.core.deadline import Deadline
 from sonde.core.layout import Layout, Variable
@@ -165,7 +165,7 @@ def make_run(
     scale: float = 1.0,
 ) -> Path:
     """A run's folder as probes leave it, written with their writer."""
-    seal.start_run(
+    run_folder.start(
         folder,
         room="lab",
         schema="lab/1",
@@ -184,7 +184,7 @@ def make_run(
             writer.flush()
         writer.close()
     if ended:
-        seal.end_run(folder, ENDED)
+        run_folder.end(folder, ENDED)
     return folder
 
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "bind/raise.hpp"
 #include "bus/bus.hpp"
 #include "bus/value.hpp"
 
@@ -16,13 +17,13 @@ namespace sonde::bus::py {
 namespace nb = nanobind;
 
 /// Raises the exception that sonde.bus.errors makes from the error. It does not return.
-[[noreturn]] void raise(const Error& error);
+[[noreturn]] inline void raise(const Error& error) { sonde::py::raise_from("sonde.bus.errors", error); }
 
-template <typename T> T taken(Result<T> result) {
+template <typename T> T unwrap(Result<T> result) {
   if (!result) raise(result.error());
   return std::move(*result);
 }
-inline void held_good(const Result<void>& result) {
+inline void unwrap(const Result<void>& result) {
   if (!result) raise(result.error());
 }
 

@@ -48,7 +48,7 @@ class PyWriter {
   PyWriter(const BusHolder& holder, const std::string& topic, const std::string& type) {
     auto bus = holder.bus();
     TypePtr known = type.empty() ? nullptr : type_named(*bus, type);
-    writer_.hold(taken(
+    writer_.hold(unwrap(
         without_gil([&, bus = std::move(bus)] { return known ? bus->writer(topic, known) : bus->writer(topic); })));
   }
   std::shared_ptr<Writer> get() const { return writer_.get(); }
@@ -60,8 +60,8 @@ class PyWriter {
   void send(nb::handle value, Result<void> (Writer::*how)(Bytes)) {
     const auto writer = get();
     std::vector<std::byte> payload;
-    held_good(encode(*writer->type(), value_of(value), payload));
-    held_good(without_gil([&] { return ((*writer).*how)(payload); }));
+    unwrap(encode(*writer->type(), value_of(value), payload));
+    unwrap(without_gil([&] { return ((*writer).*how)(payload); }));
   }
   Shared<Writer> writer_{"writer", "make another with Bus.writer()"};
 };
@@ -93,7 +93,7 @@ class PyReader {
   PyReader(const BusHolder& holder, const std::string& topic, const std::string& type) {
     auto bus = holder.bus();
     TypePtr known = type.empty() ? nullptr : type_named(*bus, type);
-    reader_.hold(taken(without_gil([&, bus = std::move(bus)]() -> Result<std::unique_ptr<WaitedReader>> {
+    reader_.hold(unwrap(without_gil([&, bus = std::move(bus)]() -> Result<std::unique_ptr<WaitedReader>> {
       auto made = std::make_unique<WaitedReader>();
       auto reader = known ? bus->reader(topic, known) : bus->reader(topic);
       if (!reader) return reader.error();
@@ -135,7 +135,7 @@ class PyReader {
                         : one.info.state == InstanceState::disposed ? "disposed"
                                                                     : "no_writers";
         info["has_data"] = one.info.has_data;
-        all.append(nb::make_tuple(to_python(taken(decode(*reader->reader->type(), one.payload))), info));
+        all.append(nb::make_tuple(to_python(unwrap(decode(*reader->reader->type(), one.payload))), info));
       } catch (...) {
         // The error is raised alone, and no other sample is lost: samples before it are returned first, those after it
         // by the next call.

@@ -15,13 +15,6 @@ nb::object text(std::string_view s) {
   return nb::steal(PyUnicode_DecodeUTF8(s.data(), static_cast<Py_ssize_t>(s.size()), "replace"));
 }
 
-void raise(const Error& error) {
-  nb::object made =
-      nb::module_::import_("sonde.bus.errors").attr("made")(text(error.code), text(error.what), text(error.hint));
-  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(made.ptr())), made.ptr());
-  throw nb::python_error();
-}
-
 TypePtr type_named(const Bus& bus, const std::string& name) {
   const auto& types = bus.profile().types;
   if (const auto found = types.find(name); found != types.end()) return found->second;
@@ -50,7 +43,7 @@ nb::dict caps_of(const Caps& c) {
 
 /// Opening communicates with the machine: it runs without the GIL, and so does its cleanup.
 BusHolder opened(const Profile& profile, const std::string& implementation) {
-  return BusHolder(taken(without_gil([&] { return Bus::open(profile, implementation); })));
+  return BusHolder(unwrap(without_gil([&] { return Bus::open(profile, implementation); })));
 }
 
 nb::list participants(const BusHolder& self) {
@@ -104,7 +97,7 @@ NB_MODULE(_bus, m) {
   m.def(
       "caps",
       [](const std::string& name) {
-        const auto* entry = taken(find_implementation(name));
+        const auto* entry = unwrap(find_implementation(name));
         nb::dict d = caps_of(entry->caps());
         d["version"] = text(entry->version());
         return d;
@@ -113,7 +106,7 @@ NB_MODULE(_bus, m) {
   m.def(
       "clean",
       [](const std::string& name) {
-        const auto* entry = taken(find_implementation(name));
+        const auto* entry = unwrap(find_implementation(name));
         return entry->clean ? without_gil([&] { return entry->clean(); }) : std::size_t{0};
       },
       nb::arg("name"), "Removes the remains of killed participants from this machine. Returns how many.");
@@ -147,13 +140,15 @@ NB_MODULE(_bus, m) {
   m.def(
       "open",
       [](const std::string& path, const std::string& name, const std::string& implementation) {
-        return opened(taken(load_profile(path, name)), implementation);
+        return opened(unwrap(load_profile(path, name)), implementation);
       },
       nb::arg("path"), nb::arg("name") = "", nb::arg("implementation") = "", "A profile from a file.");
   m.def(
       "open_text",
       [](const std::string& xml, const std::string& name, const std::string& folder,
-         const std::string& implementation) { return opened(taken(parse_profile(xml, name, folder)), implementation); },
+         const std::string& implementation) {
+        return opened(unwrap(parse_profile(xml, name, folder)), implementation);
+      },
       nb::arg("xml"), nb::arg("name") = "", nb::arg("folder") = ".", nb::arg("implementation") = "",
       "A profile from text.");
 

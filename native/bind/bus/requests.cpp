@@ -30,7 +30,7 @@ ServiceTypes types_of(const Bus& bus, const std::string& request, const std::str
 std::vector<std::byte> body_of(const TypePtr& type, nb::handle value) {
   std::vector<std::byte> body;
   if (type) {
-    held_good(encode(*type, value_of(value), body));
+    unwrap(encode(*type, value_of(value), body));
     return body;
   }
   const Value plain = value_of(value);
@@ -42,7 +42,7 @@ std::vector<std::byte> body_of(const TypePtr& type, nb::handle value) {
 }
 
 nb::object body_to_python(const TypePtr& type, Bytes body) {
-  if (type) return to_python(taken(decode(*type, body)));
+  if (type) return to_python(unwrap(decode(*type, body)));
   return nb::bytes(reinterpret_cast<const char*>(body.data()), body.size());
 }
 
@@ -61,7 +61,7 @@ class PyClient {
  public:
   PyClient(const BusHolder& holder, const std::string& service, const std::string& request, const std::string& reply)
       : types_(types_of(*holder.bus(), request, reply)) {
-    client_.hold(taken(without_gil([&, bus = holder.bus()] { return Client::open(bus, service, types_); })));
+    client_.hold(unwrap(without_gil([&, bus = holder.bus()] { return Client::open(bus, service, types_); })));
   }
   void close() { client_.close(); }
   nb::object call(nb::handle value, const std::string& target, double deadline_s, double retry_s) {
@@ -94,7 +94,7 @@ class PyClient {
     if (!over)
       raise(
           {"bus.timed_out", "no answer within " + std::to_string(deadline_s) + " s", "check that a server is running"});
-    return answer_to_python(types_.reply, taken(std::move(*place->answer)));
+    return answer_to_python(types_.reply, unwrap(std::move(*place->answer)));
   }
   /// The share lasts until the deadline: answers until then are returned even if another thread closes the client.
   nb::list call_all(nb::handle value, const std::string& target, double deadline_s, std::size_t most) {
@@ -103,7 +103,7 @@ class PyClient {
     auto answers =
         without_gil([&, client = std::move(client)] { return client->call_all(body, {target, deadline_s, 0}, most); });
     nb::list all;
-    for (const auto& answer : taken(std::move(answers))) all.append(answer_to_python(types_.reply, answer));
+    for (const auto& answer : unwrap(std::move(answers))) all.append(answer_to_python(types_.reply, answer));
     return all;
   }
   bool wait_for_server(double timeout_s) {
@@ -133,7 +133,7 @@ class PyServer {
     ServerOptions options;
     options.name = name;
     options.threads = threads;
-    server_ = taken(without_gil([&, bus = std::move(bus)] {
+    server_ = unwrap(without_gil([&, bus = std::move(bus)] {
       return Server::open(
           bus, service, types, [this, types](const Incoming& in) { return answered(in, types); }, options);
     }));

@@ -50,8 +50,8 @@ nb::list hardware_kinds() {
 }
 
 std::string bus_profile(const std::string& path, const std::string& participant) {
-  const auto config = sonde::value_or_raise(power::load_config(path));
-  return sonde::bus::to_xml(sonde::value_or_raise(power::bus_profile(config, participant, true)));
+  const auto config = sonde::py::unwrap(power::load_config(path));
+  return sonde::bus::to_xml(sonde::py::unwrap(power::bus_profile(config, participant, true)));
 }
 
 /// The result of `what`, while other threads run: a daemon that hangs must not block them.
@@ -60,7 +60,7 @@ template <typename What> auto without_gil(const What& what) {
     const nb::gil_scoped_release released;
     return what();
   }();
-  return sonde::value_or_raise(std::move(out), "EnvironmentFailure");
+  return sonde::py::unwrap(std::move(out));
 }
 
 std::string munge_credential(const std::string& payload) {
@@ -76,14 +76,14 @@ unsigned munge_user(const std::string& credential, const std::string& payload) {
 NB_MODULE(_power, m) {
   m.doc() = "The power stack's configuration and messages.";
   m.def(
-      "load_config", [](const std::string& path) { return as_dict(sonde::value_or_raise(power::load_config(path))); },
+      "load_config", [](const std::string& path) { return as_dict(sonde::py::unwrap(power::load_config(path))); },
       "path"_a,
       "The file with defaults filled in: SI numbers, None for unknown values. Raises UsageError (file, line, allowed "
       "values).");
   m.def(
       "parse_config",
       [](const std::string& text, const std::string& path) {
-        return as_dict(sonde::value_or_raise(power::parse_config(text, path)));
+        return as_dict(sonde::py::unwrap(power::parse_config(text, path)));
       },
       "text"_a, "path"_a = "",
       "The same from text; `path` is for error texts, and relative paths start from its folder.");

@@ -103,7 +103,7 @@ class PyBatch {
     work([&] { done = memory_->batch.start(); });
     started_ = bool(done);
     if (safety_ == Safety::none) memory_->sources.clear();  // data without acknowledgement was copied
-    held_good(done);
+    unwrap(done);
   }
 
   void wait() {
@@ -124,7 +124,7 @@ class PyBatch {
     work([&] { done = memory_->batch.wait(); });
     finished_ = started_;
     memory_->sources.clear();
-    held_good(done);
+    unwrap(done);
   }
 
   void run() {

@@ -63,7 +63,7 @@ nb::object page(const ClientHolder& holder, bool keys, nb::handle space, nb::han
     bytes += key.size() + value.size();
     return true;
   };
-  held_good(away([&] {
+  unwrap(away([&] {
     return keys ? client->scan(own_space, own_prefix, keys_only, add, own_after)
                 : client->list(own_space, own_prefix, [&](std::string_view name) { return add(name, {}); }, own_after);
   }));
@@ -92,12 +92,12 @@ ClientHolder::ClientHolder(std::vector<std::string> servers,
     bool known = false;
     for (const Role role : {Role::data, Role::kv, Role::db})
       if (role_name == name_of(role)) {
-        config.embedded.push_back(taken(parse_backend(role, text)));
+        config.embedded.push_back(unwrap(parse_backend(role, text)));
         known = true;
       }
     if (!known) raise({"store.bad_role", "'" + role_name + "' is not a role", "the roles are data, kv, db"});
   }
-  client_ = std::make_shared<Client>(taken(away([&] { return Client::open(std::move(config)); })));
+  client_ = std::make_shared<Client>(unwrap(away([&] { return Client::open(std::move(config)); })));
 }
 
 std::shared_ptr<Client> ClientHolder::client() const {
@@ -137,12 +137,12 @@ void bind_client(nb::module_& m) {
       .def("flush",
            [](const ClientHolder& c) {
              const auto client = c.client();
-             held_good(away([&] { return client->flush(); }));
+             unwrap(away([&] { return client->flush(); }));
            })
       .def("sync",
            [](const ClientHolder& c) {
              const auto client = c.client();
-             held_good(away([&] { return client->sync(); }));
+             unwrap(away([&] { return client->sync(); }));
            })
       .def(
           "servers",
@@ -157,7 +157,7 @@ void bind_client(nb::module_& m) {
           [](const ClientHolder& c) {
             const auto client = c.client();
             nb::list out;
-            for (const ServerInfo& info : taken(away([&] { return client->status(); }))) {
+            for (const ServerInfo& info : unwrap(away([&] { return client->status(); }))) {
               nb::list roles;
               for (const Role role : info.roles) roles.append(nb::str(name_of(role).data(), name_of(role).size()));
               nb::dict one;

@@ -34,28 +34,28 @@ class PyStriped {
 
   void create(bool exclusive, const std::string& safety) {
     const Safety level = safety_named(safety);
-    held_good(alone([&] { return it().create(exclusive, level); }));
+    unwrap(alone([&] { return it().create(exclusive, level); }));
   }
   void write(std::uint64_t offset, nb::handle data, const std::string& safety) {
     const Safety level = safety_named(safety);
     const Buffer source(data, false);
-    held_good(alone([&] { return it().write(offset, source.bytes(), level); }));
+    unwrap(alone([&] { return it().write(offset, source.bytes(), level); }));
   }
   std::uint64_t read_into(std::uint64_t offset, nb::handle into) {
     const Buffer target(into, true);
-    return taken(alone([&] { return it().read(offset, target.room()); }));
+    return unwrap(alone([&] { return it().read(offset, target.room()); }));
   }
   nb::tuple status() {
-    const ObjectInfo info = taken(alone([&] { return it().status(); }));
+    const ObjectInfo info = unwrap(alone([&] { return it().status(); }));
     return nb::make_tuple(info.size, info.changed_ns);
   }
   void truncate(std::uint64_t size, const std::string& safety) {
     const Safety level = safety_named(safety);
-    held_good(alone([&] { return it().truncate(size, level); }));
+    unwrap(alone([&] { return it().truncate(size, level); }));
   }
   void remove(const std::string& safety) {
     const Safety level = safety_named(safety);
-    held_good(alone([&] { return it().remove(level); }));
+    unwrap(alone([&] { return it().remove(level); }));
   }
   std::string distribution() const { return (own_ ? *own_ : *borrowed_).distribution().text(); }
 
@@ -94,7 +94,7 @@ class PyItem {
   void describe(const nb::dict& metadata, const std::string& safety) {
     Metadata own = metadata_of(metadata);
     const Safety level = safety_named(safety);
-    held_good(away([&] {
+    unwrap(away([&] {
       const std::lock_guard turn(mutex_);
       return item_->describe(std::move(own), level);
     }));
@@ -128,9 +128,9 @@ void bind_items(nb::module_& m) {
       "striped",
       [](const ClientHolder& c, nb::handle space, nb::handle name, const std::string& distribution) {
         const auto client = c.client();
-        auto how = taken(Distribution::parse(distribution));
-        return new PyStriped(client, taken(Striped::make(*client, std::string(std::string_view(Name(space))),
-                                                         std::string(std::string_view(Name(name))), std::move(how))));
+        auto how = unwrap(Distribution::parse(distribution));
+        return new PyStriped(client, unwrap(Striped::make(*client, std::string(std::string_view(Name(space))),
+                                                          std::string(std::string_view(Name(name))), std::move(how))));
       },
       nb::rv_policy::take_ownership);
   m.def(
@@ -138,13 +138,13 @@ void bind_items(nb::module_& m) {
       [](const ClientHolder& c, nb::handle collection, nb::handle name, const std::string& distribution,
          const nb::dict& metadata, const std::string& safety) {
         const auto client = c.client();
-        const auto how = taken(Distribution::parse(distribution));
+        const auto how = unwrap(Distribution::parse(distribution));
         const Name own_collection(collection), own_name(name);
         Metadata own = metadata_of(metadata);
         const Safety level = safety_named(safety);
         return new PyItem(
             client,
-            taken(away([&] { return Item::create(*client, own_collection, own_name, how, std::move(own), level); })));
+            unwrap(away([&] { return Item::create(*client, own_collection, own_name, how, std::move(own), level); })));
       },
       nb::rv_policy::take_ownership);
   m.def(
@@ -152,14 +152,14 @@ void bind_items(nb::module_& m) {
       [](const ClientHolder& c, nb::handle collection, nb::handle name) {
         const auto client = c.client();
         const Name own_collection(collection), own_name(name);
-        return new PyItem(client, taken(away([&] { return Item::open(*client, own_collection, own_name); })));
+        return new PyItem(client, unwrap(away([&] { return Item::open(*client, own_collection, own_name); })));
       },
       nb::rv_policy::take_ownership);
   m.def("list_items", [](const ClientHolder& c, nb::handle collection, nb::handle prefix) {
     const auto client = c.client();
     const Name own_collection(collection), own_prefix(prefix);
     nb::list out;
-    for (const std::string& name : taken(away([&] { return Item::list(*client, own_collection, own_prefix); })))
+    for (const std::string& name : unwrap(away([&] { return Item::list(*client, own_collection, own_prefix); })))
       out.append(name_to_python(name));
     return out;
   });
@@ -167,7 +167,7 @@ void bind_items(nb::module_& m) {
     const auto client = c.client();
     const Name own_collection(collection), own_name(name);
     const Safety level = safety_named(safety);
-    held_good(away([&] { return Item::remove(*client, own_collection, own_name, level); }));
+    unwrap(away([&] { return Item::remove(*client, own_collection, own_name, level); }));
   });
 }
 

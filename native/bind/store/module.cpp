@@ -27,13 +27,6 @@ nb::object text(std::string_view s) {
   return nb::steal(PyUnicode_DecodeUTF8(s.data(), static_cast<Py_ssize_t>(s.size()), "replace"));
 }
 
-void raise(const Error& error) {
-  nb::object made =
-      nb::module_::import_("sonde.store.errors").attr("made")(text(error.code), text(error.what), text(error.hint));
-  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(made.ptr())), made.ptr());
-  throw nb::python_error();
-}
-
 Safety safety_named(const std::string& name) {
   for (const Safety s : {Safety::none, Safety::network, Safety::storage})
     if (name == name_of(s)) return s;
@@ -129,7 +122,7 @@ NB_MODULE(_store, m) {
       [](const std::string& transport, double seconds) {
         std::vector<Found> found;
         if (transport != "tcp") {
-          auto opened = taken(open_transport(transport));
+          auto opened = unwrap(open_transport(transport));
           found = away([&] { return opened->probe(Deadline::in_s(seconds)); });
         }
         nb::list out;
@@ -146,12 +139,12 @@ NB_MODULE(_store, m) {
       nb::arg("transport"), nb::arg("seconds"), "Providers of a transport, each tried here.");
   m.def("auth_methods", &auth::methods, "The values of `auth` that this build supports.");
   m.def(
-      "try_munge", [] { taken(away([] { return auth::munge_credential("sonde doctor"); })); },
+      "try_munge", [] { unwrap(away([] { return auth::munge_credential("sonde doctor"); })); },
       "Has munged make a credential. Raises StoreError store.no_munge if it does not.");
   m.def(
       "load_module",
       [](const std::string& path) {
-        held_good([&]() -> sonde::Result<void> {
+        unwrap([&]() -> sonde::Result<void> {
           auto module = load_module(path);
           if (!module) return module.error();
           return {};
@@ -161,7 +154,7 @@ NB_MODULE(_store, m) {
   m.def(
       "check_backend",
       [](const std::string& role, const std::string& text) {
-        auto spec = taken(parse_backend(role_named(role), text));
+        auto spec = unwrap(parse_backend(role_named(role), text));
         nb::dict settings;
         for (const auto& [name, value] : spec.settings) settings[name.c_str()] = value;
         return nb::make_tuple(spec.name, settings);
@@ -170,7 +163,7 @@ NB_MODULE(_store, m) {
   m.def(
       "check_address",
       [](const std::string& text) {
-        const auto address = taken(parse_address(text));
+        const auto address = unwrap(parse_address(text));
         return nb::make_tuple(address.host, address.port);
       },
       nb::arg("text"), "HOST:PORT as (host, port).");

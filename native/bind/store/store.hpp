@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "bind/raise.hpp"
 #include "core/error.hpp"
 #include "store/store.hpp"
 
@@ -19,13 +20,13 @@ namespace sonde::store::py {
 namespace nb = nanobind;
 
 /// Raises the exception that sonde.store.errors makes from the error. It does not return.
-[[noreturn]] void raise(const Error& error);
+[[noreturn]] inline void raise(const Error& error) { sonde::py::raise_from("sonde.store.errors", error); }
 
-template <typename T> T taken(Result<T> result) {
+template <typename T> T unwrap(Result<T> result) {
   if (!result) raise(result.error());
   return std::move(*result);
 }
-inline void held_good(const Result<void>& result) {
+inline void unwrap(const Result<void>& result) {
   if (!result) raise(result.error());
 }
 

@@ -129,12 +129,12 @@ class Schema {
     (void)encoded();
   }
   explicit Schema(db::Schema own) : own_(std::move(own)) {}
-  static Schema decoded(nb::handle data) { return Schema(taken(db::decode_schema(Buffer(data, false).bytes()))); }
+  static Schema decoded(nb::handle data) { return Schema(unwrap(db::decode_schema(Buffer(data, false).bytes()))); }
 
   /// Checked by the same decoder as in the server, so that an invalid schema is reported here, with a message.
   nb::bytes encoded() const {
     const db::Blob blob = db::encode(own_);
-    (void)taken(db::decode_schema(blob));
+    (void)unwrap(db::decode_schema(blob));
     return bytes_from(blob);
   }
   std::vector<std::pair<std::string, std::string>> fields() const {
@@ -171,7 +171,7 @@ class Schema {
       out.rows.push_back(std::move(values));
     }
     const db::Blob blob = db::encode(out);
-    (void)taken(db::decode_rows(blob));
+    (void)unwrap(db::decode_rows(blob));
     return bytes_from(blob);
   }
   nb::bytes selector(nb::handle where) const { return checked(db::encode(selector_of(where)), db::decode_selector); }
@@ -202,7 +202,7 @@ class Schema {
 
  private:
   template <typename Decode> static nb::bytes checked(const db::Blob& blob, Decode decode) {
-    (void)taken(decode(Bytes(blob)));
+    (void)unwrap(decode(Bytes(blob)));
     return bytes_from(blob);
   }
   std::size_t number_of(const std::string& name) const {
@@ -280,7 +280,7 @@ void bind_tables(nb::module_& m) {
   m.def(
       "rows_of",
       [](nb::handle data) {
-        const db::Answer answer = taken(db::decode_answer(Buffer(data, false).bytes()));
+        const db::Answer answer = unwrap(db::decode_answer(Buffer(data, false).bytes()));
         nb::list rows;
         for (const auto& row : answer.rows) {
           nb::list values;

@@ -226,8 +226,8 @@ std::set<std::string> shared_files_of(const std::filesystem::path& process) {
       names.insert(path.substr(0, path.find(' ')));
   return names;
 }
-/// Whether a process has it mapped or open: then it is nobody's leftover. A named mutex (sem.NAME_mutex) belongs to
-/// what it guards.
+/// Whether a process has the file mapped or open, so that it is in use. A named mutex (sem.NAME_mutex) belongs to the
+/// file that it guards.
 bool in_use(std::string path) {
   if (const auto at = path.find("/sem."); at != std::string::npos && path.ends_with("_mutex"))
     path = path.substr(0, at + 1) + path.substr(at + 5, path.size() - at - 5 - 6);
@@ -251,7 +251,8 @@ void leftovers(Scene& scene) {
       const auto bus = scene.open();
       round_trips(scene, bus, topic + std::to_string(k), 3);
     }
-    // Others on this machine make such files as well: what this one has, and what is named after that.
+    // Other programs on this machine create such files too: only this process's files count, and those named after
+    // them.
     const auto own = shared_files_of("/proc/" + std::to_string(peer->pid()));
     for (const auto& path : shared_files())
       if (!before.contains(path) && std::any_of(own.begin(), own.end(), [&](const std::string& its) {
@@ -273,7 +274,7 @@ void leftovers(Scene& scene) {
       5);
   expect(gone, "killed processes left " + left + " after clean()");
   const auto bus = scene.open();
-  round_trips(scene, bus, scene.topic("stays"), 5);  // and clean() took nothing from the living
+  round_trips(scene, bus, scene.topic("stays"), 5);  // clean() removed nothing of living processes
 }
 
 void interrupted(Scene& scene) {

@@ -23,7 +23,7 @@ std::vector<std::byte> body_of(std::uint32_t client, std::uint32_t number, std::
   return body;
 }
 
-/// Calls of many clients on `buses`, each from a thread of its own. What went wrong, or nothing.
+/// Calls of many clients on `buses`, each in its own thread. Returns the first error, or an empty text.
 std::string storm(Scene& scene, const std::vector<std::shared_ptr<Bus>>& buses, const std::string& service,
                   std::uint32_t clients, std::uint32_t calls) {
   std::vector<std::string> failed(clients);
@@ -92,7 +92,8 @@ void across(Scene& scene, std::uint32_t clients, std::uint32_t each) {
   expect(failed.empty(), failed);
 }
 
-/// A client that found its server asks once, though the answer takes longer than it waits where an answer may get lost.
+/// A client that has found its server sends one request, although the answer takes longer than the retry time for lost
+/// answers.
 void first(Scene& scene) {
   for (int k = 0; k < 3; ++k) {
     const std::string service = scene.topic("first" + std::to_string(k));

@@ -1,4 +1,5 @@
 // Cases within one process: matching, samples, QoS, waiting, information about others.
+// Long because: each case is a short function, and the table of all cases at its end names every one.
 #include <unistd.h>
 
 #include <algorithm>
@@ -191,7 +192,7 @@ void late_reader(Scene& scene) {
   const auto past = take(*reader, 20);
   expect(past.size() == 20, std::to_string(past.size()) + " of 20 samples of the past came");
   for (std::uint32_t k = 0; k < 20; ++k) expect(past[k].number == k, "the past is not in order");
-  // A volatile reader may only begin to hear a while after it is matched: what comes has to be new.
+  // A volatile reader may start to receive a while after its match: received samples must be new.
   bool heard = false;
   for (std::uint32_t k = 20; k < 1000 && !heard; ++k) {
     need(writer->write(plain(k)), "write");
@@ -223,7 +224,7 @@ void history(Scene& scene) {
     return !seen["a"].empty() && !seen["b"].empty() && seen["a"].back() == 49 && seen["b"].back() == 49;
   });
   expect(there, "the last sample of an instance is not there");
-  // How many came before the reader looked is its own affair, not their order.
+  // Only the order is promised, not how many samples arrive before the first take.
   for (const auto& [name, numbers] : seen)
     expect(std::is_sorted(numbers.begin(), numbers.end()), "samples of one instance are out of order");
   for (std::uint32_t k = 50; k < 60; ++k) need(writer->write(keyed("a", k)), "write");
@@ -240,7 +241,7 @@ void instances(Scene& scene) {
   auto reader = Scene::reader(b, scene.topic("keys"), keep_all(), keyed_type());
   Scene::matched(*writer);
   Scene::matched(*reader);
-  // Keys longer than 16 bytes are known by a digest alone on the wire.
+  // Keys longer than 16 bytes are sent only as a digest.
   const std::string names[] = {"n001", "n002", "a name that is longer than sixteen bytes", ""};
   for (std::uint32_t k = 0; k < 4; ++k) need(writer->write(keyed(names[k], k)), "write");
   auto got = take(*reader, 4);
@@ -264,7 +265,7 @@ void instances(Scene& scene) {
          "after disposals samples are other ones");
   expect(got[0].info.state == InstanceState::alive && got[1].info.state == InstanceState::alive && got[1].info.has_data,
          "an instance that is written again is not alive");
-  // More than an implementation may hand over at once, and fewer.
+  // More samples than an implementation may deliver at once, and fewer.
   constexpr std::uint32_t samples = 70;
   for (std::uint32_t k = 0; k < samples; ++k) need(writer->write(keyed(names[2], k)), "write");
   need(writer->dispose(keyed(names[2], 0)), "dispose");
@@ -384,7 +385,7 @@ void domains(Scene& scene) {
   const auto other = scene.open([](Profile& profile) {
     ++profile.domain;
     if (profile.discovery.kind != DiscoveryKind::server) return;
-    // A server is of one domain: Fast DDS 2.9 lets whoever reaches it meet, whatever their domains.
+    // A server belongs to one domain: through a server, Fast DDS 2.9 matches participants of any domain.
     profile.discovery.serve = true;
     profile.discovery.servers = {"127.0.0.1:" + std::to_string(free_port())};
   });
@@ -460,7 +461,7 @@ void other_type(Scene& scene) {
   const std::string topic = scene.topic("types");
   auto writer = Scene::writer(a, topic, {}, plain_type());
   auto same = Scene::reader(b, topic, {}, plain_type());
-  // Some DDS refuse a second type of a topic within a participant, or let the first one's stand.
+  // Some DDS refuse a second type of a topic in a participant, or keep the first one.
   const auto c = scene.open();
   auto reader = Scene::reader(c, topic, {}, structure("sonde::conformance::Another", plain_type()->fields));
   Scene::matched(*writer);
@@ -480,7 +481,7 @@ void other_structure(Scene& scene) {
   auto writer = Scene::writer(a, topic, {}, plain_type());
   auto reader = Scene::reader(b, topic, {}, structure(plain_type()->name, fields));
   if (!until([&] { return writer->status().matched && reader->status().matched; }, 3))
-    return;  // the DDS itself distinguishes them, which is fine, too
+    return;  // the DDS itself distinguishes them, which is also allowed
   for (std::uint32_t k = 0; k < 20; ++k) {
     need(writer->write(plain(k)), "write");
     pause(0.02);
@@ -520,7 +521,7 @@ void liveliness(Scene& scene) {
   Scene::matched(*reader);
   need(writer->write(plain(1)), "write");
   expect(until([&] { return reader->status().alive == 1; }), "a writer that has written is not alive for the reader");
-  // Counted where this process had the time to assert in, which is not this suite's to choose.
+  // Only counted if this process had the time to assert, which this suite cannot control.
   const std::int64_t lost_before = reader->status().liveliness_lost;
   std::int64_t last = now_ns(), longest = 0;
   for (int k = 0; k < 30; ++k) {
@@ -538,7 +539,7 @@ void liveliness(Scene& scene) {
   expect(reader->status().liveliness_lost > lost_before, "the reader does not count that a writer's lease ran out");
   expect(until([&] { return writer->status().liveliness_lost > 0; }),
          "the writer does not count that its lease ran out");
-  // Asserting alone does not bring it back everywhere: Cyclone DDS 0.10 waits for a sample.
+  // An assertion alone does not revive it everywhere: Cyclone DDS 0.10 waits for a sample.
   expect(until([&] {
            writer->assert_liveliness();
            need(writer->write(plain(2)), "write");
@@ -612,7 +613,7 @@ void best_effort_owners(Scene& scene) {
   Scene::matched(*reader, 2);
   Scene::matched(*one);
   Scene::matched(*two);
-  // Any sample may be lost: what is to be heard is written until it is.
+  // Any sample may be lost, so samples are written until one arrives.
   const auto within = [](const Seen& seen, std::uint32_t from) {
     return seen.info.has_data && seen.number >= from && seen.number < from + 1000;
   };
@@ -641,7 +642,8 @@ void best_effort_owners(Scene& scene) {
   expect(hears(*one, 4000), "after the strong owner was closed the weaker is not heard");
 }
 
-/// Two writers in turn, and a reader that comes when both are done: what comes first is not what was written first.
+/// Two writers in turn, and a reader that starts when both are done: the first received sample is not the first
+/// written.
 void source_order(Scene& scene) {
   const auto a = scene.open(), b = scene.open(), c = scene.open();
   Qos qos = local();
@@ -726,7 +728,7 @@ void waiting(Scene& scene) {
   waiter->wake();
   if (!until([&] { return woken.load(); })) {
     sleeper.detach();
-    (void)waiter.release();  // somebody is still in it
+    (void)waiter.release();  // a thread is still inside it
     throw Failed("wake() did not end a wait");
   }
   sleeper.join();
@@ -737,7 +739,7 @@ void waiting(Scene& scene) {
   for (auto* r : {r1.get(), r2.get()}) Scene::matched(*r);
   need(w1->write(plain(1)), "write");
   expect(until([&] { return w1->wait_acknowledged(Deadline::in_s(1)); }), "not acknowledged");
-  need(waiter->attach(*r1, 1), "attach");  // the sample is there before
+  need(waiter->attach(*r1, 1), "attach");  // the sample exists before
   need(waiter->attach(*r2, 2), "attach");
   expect(waiter->wait(Deadline::in_s(patience_s)) == std::vector<std::uint64_t>{1},
          "a sample that came before attach() wakes nobody");
@@ -811,13 +813,13 @@ void others(Scene& scene) {
          "endpoints() still has a writer that was closed");
 }
 
-/// More than an implementation reads at once, asked for again and again: whatever it keeps from one look to the next
-/// has to grow with them.
+/// More endpoints than an implementation reads at once, queried repeatedly: memory that it reuses between queries must
+/// grow with them.
 void crowd(Scene& scene) {
   constexpr std::size_t many = 150;
   const auto a = scene.open(), b = scene.open();
   const auto topic = [&](std::size_t k) { return scene.topic("many" + std::to_string(k % 10)); };
-  std::vector<std::unique_ptr<Reader>> readers;  // a discovery server may tell only of what one could match
+  std::vector<std::unique_ptr<Reader>> readers;  // a discovery server may report only endpoints that could match
   for (std::size_t k = 0; k < 10; ++k) readers.push_back(Scene::reader(b, topic(k)));
   std::vector<std::unique_ptr<Writer>> writers;
   const auto told = [&] {
@@ -926,7 +928,7 @@ void threads(Scene& scene) {
 void one_writer(Scene& scene, bool has_keys) {
   constexpr std::uint32_t n = 4;
   const std::uint32_t each =
-      has_keys ? 150 : 500;  // where place is made for one instance, others do not make a DDS look again
+      has_keys ? 150 : 500;  // if room is made for one instance, a DDS does not check the others again
   const auto a = scene.open(), b = scene.open();
   Qos qos = keep_all();
   qos.max_samples = 10;
@@ -950,7 +952,7 @@ void one_writer(Scene& scene, bool has_keys) {
   std::string wrong;
   const bool all = until(
       [&] {
-        pause(2e-3);  // so that they find no place
+        pause(2e-3);  // so that they find no room
         for (const Seen& seen : take(*reader)) {
           ++got;
           const auto t =

@@ -24,7 +24,7 @@ struct Failed : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// How long anything may take that should come soon: Settings::patience_s.
+/// The time limit for events that should happen soon: Settings::patience_s.
 inline double patience_s = 30;
 
 inline void expect(bool good, const std::string& what) {
@@ -46,11 +46,11 @@ template <typename Done> bool until(const Done& done, double limit_s = patience_
   }
   return true;
 }
-/// A UDP port of loopback that nobody has now.
+/// A UDP port of loopback that is free now.
 std::uint16_t free_port();
 inline void pause(double s) { sleep_until(now_s() + s); }
 
-/// A sample of plain_type(): a number, who wrote it, and bytes that follow from both. Any-thread.
+/// A sample of plain_type(): a number, the writer, and bytes that depend on both. Any-thread.
 TypePtr plain_type();
 std::vector<std::byte> plain(std::uint32_t number, std::uint32_t writer = 0, std::size_t bytes = 0);
 /// A sample of keyed_type(): the key is a name.
@@ -61,27 +61,28 @@ struct Seen {
   SampleInfo info;
   std::uint32_t number = 0, writer = 0;
   std::size_t bytes = 0;
-  bool whole = false;  ///< the bytes are those that were written
-  std::string name;    ///< of keyed samples
+  bool whole = false;  ///< the bytes are the written ones
+  std::string name;    ///< the key of keyed samples
 };
 /// Takes the samples that have arrived. Any-thread, one thread for each reader.
 std::vector<Seen> take(Reader& reader);
-/// Until `n` samples are there; fewer when its time is over.
+/// Waits for `n` samples; returns fewer when the time is over.
 std::vector<Seen> take(Reader& reader, std::size_t n, double limit_s = patience_s);
 
-/// Another process of the same program, which is killed when this one ends. Says "ready" when its participant is there.
+/// Another process of the same program, which is killed when this one ends. It writes "ready" when its participant
+/// exists.
 class Process {
  public:
   Process(const std::string& program, const std::vector<std::string>& words, const std::string& input);
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
-  /// A line of what it writes; empty: none in time.
+  /// The next line that it writes; empty: none in time.
   std::string line(double limit_s);
   void kill();  ///< SIGKILL, and waits for its end
   pid_t pid() const { return pid_; }
   int descriptor() const { return out_; }
-  /// Its wait status when it has ended by then; -1: it has not.
+  /// Its wait status if it has ended within this time; else -1.
   int ended(double limit_s);
   void close_input();
 
@@ -98,7 +99,7 @@ class Scene {
   const Caps& caps() const { return caps_; }
   const Profile& profile() const { return profile_; }
   const ImplementationEntry& entry() const { return *entry_; }
-  /// A participant. `change`, where given, gets the profile before.
+  /// Opens a participant. `change`, if given, can change the profile before.
   std::shared_ptr<Bus> open(const std::function<void(Profile&)>& change = {});
   /// A name that no other case, run or variant has.
   std::string topic(const std::string& word) const { return "conformance_" + tag_ + "_" + word; }
@@ -106,7 +107,7 @@ class Scene {
   std::string peer_name(const std::string& role) const { return "conformance " + role + " " + tag_; }
   std::unique_ptr<Process> peer(const std::string& role, const std::string& topic,
                                 const std::function<void(Profile&)>& change = {});
-  /// For whoever reads why a case did not end. Any-thread.
+  /// Notes the present step, as a hint if the case does not end. Any-thread.
   void at(const std::string& what) const;
 
   static std::unique_ptr<Writer> writer(const std::shared_ptr<Bus>& bus, const std::string& topic, const Qos& qos = {},
@@ -124,7 +125,7 @@ class Scene {
   std::vector<std::string> modules_;
   std::string tag_;
   const ImplementationEntry* entry_ = nullptr;
-  std::shared_ptr<Bus> server_;  ///< where discovery is by one
+  std::shared_ptr<Bus> server_;  ///< if discovery uses a server
 };
 
 /// One case of the suite.
@@ -133,7 +134,7 @@ struct Entry {
   bool everywhere;  ///< false: on whole variants only
   bool slow;
   double limit_s;
-  std::string (*lacks)(const Caps& caps);  ///< what it cannot do, and this case is about; null or empty: nothing
+  std::string (*lacks)(const Caps& caps);  ///< the missing feature that this case needs; null or empty: none
   void (*run)(Scene& scene);
 };
 std::vector<Entry> sample_cases();

@@ -34,7 +34,7 @@ namespace {
 constexpr const char* case_word = "@case";
 constexpr const char* peer_word = "@peer";
 constexpr const char* own_profile = "conformance";
-constexpr int result_descriptor = 3;  ///< stdout is whoever's: libraries write there
+constexpr int result_descriptor = 3;  ///< not stdout, because libraries write there
 
 std::uint64_t some_number() {
   std::uint64_t value = 0;
@@ -74,7 +74,7 @@ std::string read_input() {
   return text;
 }
 
-/// One line of what `text` says.
+/// `text` in one line.
 std::string one_line(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
   return text;
@@ -138,7 +138,7 @@ Case run_apart(const Entry& entry, const Settings& settings, const Variant& vari
       return result;
     }
   }
-  // A crash or hang when the process is left is the implementation's as well.
+  // A crash or hang while the process ends is also a fault of the implementation.
   process.close_input();
   const int status = process.ended(patience_s);
   if (result.outcome == Outcome::passed && status != 0) {
@@ -216,7 +216,7 @@ Process::Process(const std::string& program, const std::vector<std::string>& wor
   const pid_t parent = getpid();
   pid_ = fork();
   if (pid_ == 0) {
-    // Only what may be called after a fork of a program with threads.
+    // Only functions that are allowed after a fork of a program with threads.
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(127);
     dup2(in[0], 0);
@@ -232,7 +232,7 @@ Process::Process(const std::string& program, const std::vector<std::string>& wor
     ::close(in_), ::close(out_);
     throw Failed(std::string("no process: ") + std::strerror(errno));
   }
-  // Longer than a pipe is no profile of the suite's.
+  // A pipe has room for every profile of the suite.
   struct sigaction ignore{}, before{};
   ignore.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &ignore, &before);
@@ -489,7 +489,7 @@ Result<std::vector<Case>> check(const Settings& settings) {
   const auto found = find_implementation(settings.implementation);
   if (!found) return found.error();
   const Caps caps = (*found)->caps();
-  // Not a domain of others, as far as that can be had, nor one with ephemeral ports: domains 101 to 214 have some.
+  // If possible a domain that others do not use, and without ephemeral ports, which domains 101 to 214 have.
   const auto variants = settings.variants.empty()
                             ? variants_of(caps, static_cast<std::uint32_t>(20 + some_number() % 80))
                             : settings.variants;

@@ -18,28 +18,28 @@ struct Case {
   std::string variant;  ///< "udp4"
   std::string name;     ///< "reliable: all samples of all writers reach all readers in order"
   Outcome outcome = Outcome::failed;
-  std::string reason;  ///< what was expected and what was seen, or what it cannot do; empty where it passed
+  std::string reason;  ///< expected and observed results, or the missing feature; empty if it passed
   double elapsed_s = 0;
 };
 
-/// A way on which all is tried.
+/// A configuration with which all cases run.
 struct Variant {
   std::string name;
   Profile profile;
-  bool whole = true;  ///< false: only the cases that another way to find each other can change
+  bool whole = true;  ///< false: only the cases that depend on the kind of discovery
 };
 
-/// Each transport that it can, then each kind of discovery and sending to groups on its first. In `domain` and the one
-/// after it.
+/// Every supported transport, then each kind of discovery, and sending to groups, on the first transport. Uses `domain`
+/// and the next one.
 std::vector<Variant> variants_of(const Caps& caps, std::uint32_t domain);
 
 struct Settings {
   std::string implementation;
-  std::vector<Variant> variants;          ///< empty: variants_of() a domain that is chosen each time
-  std::string program;                    ///< sonde-busconform, or another whose main() begins with inner(); needed
-  std::vector<std::string> modules;       ///< modules to load in addition to those found
-  std::string only;                       ///< names of cases, '*' and '?' allowed; empty: all but the long ones
-  std::function<void(const Case&)> told;  ///< each case, when it is over
+  std::vector<Variant> variants;     ///< empty: those of variants_of() with a new domain each time
+  std::string program;               ///< sonde-busconform, or a program whose main() begins with inner(); required
+  std::vector<std::string> modules;  ///< modules to load in addition to those found
+  std::string only;                  ///< pattern for names of cases, with '*' and '?'; empty: all but the long ones
+  std::function<void(const Case&)> told;  ///< called with each case at its end
   double patience_s = 30;  ///< how long anything may take that should come soon: machines are slow and shared. A case
                            ///< ends after 4 to 30 times that
 };
@@ -50,12 +50,12 @@ Result<std::vector<Case>> check(const Settings& settings);
 
 struct Name {
   std::string name;
-  bool slow = false;  ///< only when it is named
+  bool slow = false;  ///< runs only if it is named
 };
 std::vector<Name> case_names();
 
-/// The first thing in the program's main(): a case, or a peer of a case, is run and its exit code given; -1: it was
-/// started by a user.
+/// Call it first in the program's main(): it runs a case, or a peer of a case, and returns the exit code; -1: a user
+/// started the program.
 int inner(int argc, char** argv);
 
 }  // namespace sonde::bus::conformance

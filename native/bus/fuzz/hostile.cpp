@@ -41,7 +41,7 @@ std::string judge_sample(const TypePtr& type, const Checker& checker, Bytes payl
   const auto again = decode(*type, once);
   if (!again || to_json(*again) != to_json(*value)) return "a sample changes on its way there and back";
   if (!encode(*type, *again, twice) || twice != once)
-    return "a sample is encoded differently the second time";  // the first may make NaNs quiet
+    return "a sample is encoded differently the second time";  // the first encoding may change NaNs to quiet ones
 
   const auto key = serialised_key(*type, payload);
   if (std::vector<std::byte> made; KeyMaker(type).make(payload, made), made != key)
@@ -128,7 +128,7 @@ void spoil(std::mt19937_64& random, std::vector<std::byte>& payload) {
     switch (random() % 8) {
       case 0: payload[at] ^= static_cast<std::byte>(1u << (random() % 8)); break;
       case 1: payload[at] = static_cast<std::byte>(random()); break;
-      case 2: {  // a length or number that lies, in either byte order
+      case 2: {  // a wrong length or number, in either byte order
         std::uint32_t lie = random() % 4 ? lies[random() % std::size(lies)]
                                          : static_cast<std::uint32_t>(payload.size() - random() % (payload.size() + 4));
         if (random() % 2) lie = __builtin_bswap32(lie);
@@ -139,7 +139,7 @@ void spoil(std::mt19937_64& random, std::vector<std::byte>& payload) {
       }
       case 3: payload.resize(at); break;
       case 4: payload.insert(payload.end(), random() % 9, static_cast<std::byte>(random() % 3)); break;
-      case 5: {  // a piece of it elsewhere
+      case 5: {  // a piece of it at another place
         const std::size_t n = std::min(payload.size() - at, random() % 16);
         std::memmove(payload.data() + random() % (payload.size() - n + 1), payload.data() + at, n);
         break;
@@ -210,7 +210,7 @@ Tally attack(const std::vector<Seed>& seeds, std::uint64_t mutations, std::uint6
       tally.wrong = judge_idl(idl);
       if (!tally.wrong.empty()) tally.input = input_of({idl, "", {}});
     } else {
-      // Some are of another type altogether.
+      // Some payloads are of a different type.
       auto payload = random() % 16 ? seed.payload : seeds[random() % seeds.size()].payload;
       spoil(random, payload);
       const Target& target = targets.at(seed.idl);

@@ -1,4 +1,4 @@
-// libFuzzer: IDL, as fuzz::judge_idl() sees it.
+// libFuzzer: IDL, checked by fuzz::judge_idl().
 #include <cstddef>
 #include <cstdint>
 

@@ -1,5 +1,5 @@
-// libFuzzer: what strangers announce or answer on the bus, and words of a profile and of a measurement. The first byte
-// says which.
+// libFuzzer: announcements and answers of foreign participants, and texts of a profile and of a measurement. The first
+// byte chooses among them.
 #include <cstddef>
 #include <cstdint>
 #include <string>

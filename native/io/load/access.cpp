@@ -15,16 +15,16 @@ namespace {
 std::string hint_for(int number, const std::string& path) {
   const std::string folder = folder_of(path);
   switch (number) {
-    case ENOSPC: return "make room in " + folder + ", or write less: -b, -s, -n of mpirun";
-    case EDQUOT: return "remove files of yours in " + folder + ", or write less: -b, -s, -n of mpirun";
-    case ENOENT: return "see that " + folder + " and the file are there on every node, or name another file with -o";
+    case ENOSPC: return "free some space in " + folder + ", or write less: -b, -s, -n of mpirun";
+    case EDQUOT: return "remove some of your files in " + folder + ", or write less: -b, -s, -n of mpirun";
+    case ENOENT: return "check that " + folder + " and the file exist on every node, or name another file with -o";
     case ENOTDIR: return "name a file in a folder with -o";
     case EISDIR: return "name a file, not a folder, with -o";
     case EACCES:
     case EPERM:
     case EROFS: return "name a file with -o that you may use, or change its permissions";
     case ENOTCONN:
-    case ETIMEDOUT: return "see whether all servers of the file system are up";
+    case ETIMEDOUT: return "check that all servers of the file system are up";
     case EFBIG: return "raise the limit (ulimit -f), or write less: -b, -s";
     default: return "name another file with -o, or see the system's log";
   }
@@ -75,7 +75,8 @@ Result<void> mpi_judge(const std::string& verb, const std::string& path, int cod
   int error_class = MPI_ERR_OTHER;
   MPI_Error_class(code, &error_class);
   if (const int meant = errno_of(error_class)) number = meant;
-  if ((number = likely_errno(verb, path, number)) != 0) return file_error(verb, path, number);
+  number = likely_errno(verb, path, number);
+  if (number != 0) return file_error(verb, path, number);
   char text[MPI_MAX_ERROR_STRING] = {};
   int length = 0;
   MPI_Error_string(code, text, &length);
@@ -89,7 +90,7 @@ Result<void> mpi_judge(const std::string& verb, const std::string& path, int cod
   MPI_Get_elements_x(&status, MPI_BYTE, &moved);
   if (moved >= 0 && static_cast<std::uint64_t>(moved) == bytes) return {};
   const std::string part = std::to_string(moved) + " of " + std::to_string(bytes) + " B were moved";
-  number = verb == "read" ? 0 : likely_errno(verb, path, number);  // a file that ends sets no errno
+  number = verb == "read" ? 0 : likely_errno(verb, path, number);  // the end of a file sets no errno
   return file_error(verb, path, number ? std::strerror(number) + (" (" + part + ")") : part, number);
 }
 
@@ -151,7 +152,7 @@ Result<std::unique_ptr<Access>> make_access(const Options& options, const Layout
   return Error{"ioload.no_hdf5",
                "-a HDF5: sonde-ioload was built without a parallel HDF5 for this MPI, " SONDE_MPI_FLAVOUR,
                "install libhdf5-" SONDE_MPI_FLAVOUR "-dev (Fedora: hdf5-" SONDE_MPI_FLAVOUR
-               "-devel) and build Sonde again, or take -a MPIIO"};
+               "-devel) and build Sonde again, or use -a MPIIO"};
 }
 
 }  // namespace sonde::ioload

@@ -1,8 +1,8 @@
 // BT-IO's workload: the solution of the block-tridiagonal solver, five doubles a grid point, appended to a file every
 // few steps.
 //
-// The grid lies in memory as BT has it, cell by cell with two layers of ghost points around each; the ghost points hold
-// NaN, and are to stay out of the file. What BT computes between dumps is left out: values are drawn, and --compute
+// The grid is in memory as in BT: cell by cell, with two layers of ghost points around each cell. The ghost points hold
+// NaN, and must not appear in the file. BT's computation between dumps is left out: values are random, and --compute
 // spins.
 
 #include <fcntl.h>
@@ -36,7 +36,7 @@ namespace {
 
 constexpr int ghosts = 2;
 
-/// The cells of this rank in memory, and every place where it differs from the file.
+/// The cells of this rank in memory, and the mapping between memory and the file.
 class Solution {
  public:
   Solution(int rank, int ranks, int points, std::uint64_t seed)
@@ -73,7 +73,7 @@ class Solution {
     return static_cast<std::uint64_t>(cells_[cell].size[0]) * bt_components;
   }
 
-  /// Where the shared file has that row, B.
+  /// The offset of that row in the shared file, B.
   std::uint64_t row_offset(std::size_t cell, int y, int z, std::uint64_t dump) const {
     const Cell& c = cells_[cell];
     const std::uint64_t plane =
@@ -99,8 +99,8 @@ class Solution {
     each_row([&](std::size_t cell, int y, int z) { std::fill_n(row(cell, y, z), row_values(cell), 0.0); });
   }
 
-  /// How many values differ from what `fill` makes, to the last bit; the first is noted by its place in the shared
-  /// file.
+  /// The number of values that differ from those of `fill` in any bit; `first` gets the first one, by its place in the
+  /// shared file.
   std::uint64_t compare(std::uint64_t dump, std::optional<Mismatch>& first) {
     std::uint64_t wrong = 0;
     each_row([&](std::size_t cell, int y, int z) {
@@ -121,7 +121,7 @@ class Solution {
   }
 
  private:
-  /// The double that belongs at `offset` of the shared file: in [0, 1), of the pattern's word there.
+  /// The expected double at `offset` of the shared file: in [0, 1), from the pattern's word there.
   double value(std::uint64_t offset) const { return static_cast<double>(pattern_.word(offset) >> 11) * 0x1.0p-53; }
 
   std::uint64_t points_, own_points_ = 0;
@@ -219,7 +219,7 @@ class MpiDumps : public Dumps {
   std::map<std::string, std::string> hints() const override { return mpi_hints(file_); }
 
  private:
-  /// In points, of the view: it shows this rank's points only.
+  /// The offset in the file view, in points: the view contains only this rank's points.
   MPI_Offset in_view(std::uint64_t dump) const { return static_cast<MPI_Offset>(dump * solution_->own_points()); }
 
   template <typename Call> Result<void> rows(std::uint64_t dump, const char* verb, Call&& call) {
@@ -245,8 +245,8 @@ class MpiDumps : public Dumps {
   MPI_Datatype point_ = MPI_DATATYPE_NULL, memory_type_ = MPI_DATATYPE_NULL, file_type_ = MPI_DATATYPE_NULL;
 };
 
-/// fortran: one shared file, a record a grid point, as direct access writes it. epio: a file for each rank, a record a
-/// cell.
+/// fortran: one shared file, with a record for each grid point, as direct access writes it. epio: a file for each rank,
+/// with a record for each cell.
 class PosixDumps : public Dumps {
  public:
   PosixDumps(Solution& solution, const Options& o) : solution_(&solution), own_file_(o.mode == BtMode::epio) {}
@@ -345,7 +345,7 @@ class BtRun {
       solution = std::make_unique<Solution>(team_.rank(), team_.size(), results_.points, o_.seed);
     } catch (const std::bad_alloc&) {
       error = Error{"ioload.no_memory", std::string("there is no memory for the grid of class ") + o_.problem,
-                    "take more ranks or a smaller --class"};
+                    "use more ranks or a smaller --class"};
     }
     if (auto failed = first_error(error ? &*error : nullptr, team_)) return end(*failed);
     std::unique_ptr<Dumps> dumps;
@@ -378,7 +378,7 @@ class BtRun {
     return exit_failed;
   }
 
-  /// Opens; the error is the same on every rank. Where the file is open on some only, nobody could close it.
+  /// Opens the file; the error is the same on every rank. If it were open only on some ranks, they could not close it.
   std::optional<Error> open(Dumps& dumps, Purpose purpose) {
     Errors errors;
     const bool opened = errors.note(dumps.open(path_, purpose));
@@ -405,13 +405,13 @@ class BtRun {
       const double until_s = now_s() + o_.compute_s * static_cast<double>(steps);
       solution.fill(dump);
       while (now_s() < until_s) {}
-      polite::barrier(team_.comm());  // BT's ranks exchange faces before each dump, so they come to it together
+      polite::barrier(team_.comm());  // BT's ranks exchange faces before each dump, so they reach it together
       const double before_s = now_s();
-      // A collective write must be called by all, whoever of them failed before.
+      // All ranks must call a collective write, also those that failed before.
       if (o_.mode == BtMode::full || !errors.any()) errors.note(dumps.write(dump));
       dump_s[dump] = now_s() - before_s;
       io_s += dump_s[dump];
-      // Once a dump on a full disk has failed, the rest would only take time; all stop together.
+      // After a dump has failed on a full disk, the others would only take time; all ranks stop together.
       if (team_.agree(errors.any())) break;
     }
     const double closing_s = now_s();
@@ -460,7 +460,7 @@ class BtRun {
     return std::nullopt;
   }
 
-  /// Where the file of this rank (epio) has what a shared file would have at `offset`.
+  /// The place in this rank's file (epio) that corresponds to `offset` in a shared file.
   static std::uint64_t in_own_file(Solution& solution, std::uint64_t offset) {
     const std::uint64_t dump = offset / solution.dump_bytes();
     std::uint64_t at = dump * solution.own_points() * bt_point_bytes, found = at;

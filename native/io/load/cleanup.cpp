@@ -15,15 +15,15 @@ namespace sonde::ioload {
 
 namespace {
 
-constexpr std::size_t rank_digits = 8;  // of names of files by rank, as IOR's
+constexpr std::size_t rank_digits = 8;  // digits of the rank in file names, as in IOR
 std::array<char, 4096> guarded{};
 std::size_t length = 0;
 int own = 0, ranks = 1,
-    others = 0;  // whose file it is, of how many, and of how many after that one it is removed as well
+    others = 0;  // the file's rank, the number of ranks, and the number of following ranks whose files are also removed
 volatile std::sig_atomic_t guards = 0;
 volatile std::sig_atomic_t tells = 0;
 
-// Signal-safe, as all that a handler calls.
+// Signal-safe, because a handler calls it.
 void put_rank(int rank) {
   for (std::size_t k = 1; k <= rank_digits; ++k, rank /= 10) guarded[length - k] = static_cast<char>('0' + rank % 10);
 }
@@ -44,7 +44,7 @@ extern "C" void on_signal(int number) {
       told = ::write(STDERR_FILENO, after, sizeof after - 1);
     }
   }
-  ::_exit(128 + number);  // and not by the signal: some launchers take ranks that their own signal ended for a success
+  ::_exit(128 + number);  // not by the signal: some launchers treat a rank that their own signal ended as a success
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
-/// What is done to files besides moving their data, where they are: in the file systems of this host, or in a volume
-/// that is reached by a library. Owner-thread.
+/// Operations on files other than data transfer: in the file systems of this host, or in a volume that a library
+/// accesses. Owner-thread.
 
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -16,11 +16,11 @@ class Files {
   virtual int look(const std::string& path, struct stat& found) = 0;  ///< lstat
   virtual int remove(const std::string& path) = 0;
   virtual int space(const std::string& folder, struct statvfs& found) = 0;
-  /// Whether a signal's handler may remove files, for which it has the system's calls alone.
+  /// Whether a signal handler can remove the files, which it can only with system calls.
   virtual bool has_paths() const = 0;
 };
 
-/// Those of the run: this host's, until `use_files` names others, which outlive the run.
+/// The files of the run: those of this host, unless `use_files` sets others, which must outlive the run.
 Files& files();
 void use_files(Files& others);
 

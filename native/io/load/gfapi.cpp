@@ -1,4 +1,4 @@
-// The file by libgfapi. Each rank is a client of the volume by itself; nothing waits for another rank.
+// The file through libgfapi. Each rank is a separate client of the volume; no call waits for another rank.
 
 #include "io/load/gfapi.hpp"
 
@@ -22,8 +22,8 @@ struct Volume;      // glfs_t
 struct Descriptor;  // glfs_fd_t
 
 constexpr const char* library_name = "libgfapi.so.0";
-// The version of each function that all releases have: those without it are another function in GlusterFS 6 and later,
-// with more arguments. Source: the symbol versions of libgfapi 10, and glfs.h of 3.x for what they take.
+// The symbol version that all releases have: without it, GlusterFS 6 and later would give another function, with more
+// arguments. Source: the symbol versions of libgfapi 10, and glfs.h of 3.x for the arguments.
 constexpr const char* symbol_version = "GFAPI_3.4.0";
 
 struct Library {
@@ -51,13 +51,13 @@ template <typename Function> bool find(void* library, const char* name, Function
 }
 
 Result<void> load() {
-  // It is never closed: its threads run on. Nor is the connection, which ends with the process: glfs_fini of GlusterFS
-  // 10 takes ten seconds whatever was done before.
+  // The library is never closed, because its threads keep running. Nor is the connection, which ends with the process:
+  // glfs_fini of GlusterFS 10 always takes ten seconds.
   void* library = ::dlopen(library_name, RTLD_NOW | RTLD_LOCAL);
   const auto missing = [](const std::string& why) {
     return Error{
         "ioload.no_gfapi", "-a GFAPI: " + why,
-        "install GlusterFS's client library (Debian, Fedora: libgfapi0), or mount the volume and take -a POSIX"};
+        "install GlusterFS's client library (Debian, Fedora: libgfapi0), or mount the volume and use -a POSIX"};
   };
   if (library == nullptr) {
     const char* why = ::dlerror();
@@ -146,7 +146,7 @@ Result<void> gfapi_connect(const Options& options) {
     return Error{"ioload.cannot_connect",
                  "cannot connect to the volume '" + options.gfapi_volume + "' of " + options.gfapi_server +
                      (number ? std::string(": ") + std::strerror(number) : ""),
-                 "see whether it is started, 'gluster volume info " + options.gfapi_volume +
+                 "check that it is started: 'gluster volume info " + options.gfapi_volume +
                      "' on a server; name both with --gfapi.volume and --gfapi.server"};
   };
   errno = 0;

@@ -1,7 +1,7 @@
 #pragma once
-/// How BT deals its grid to processes: the diagonal multi-partition scheme (Naik, IBM Systems Journal 34(2), 1995; van
-/// der Wijngaart, SC 1993). With q x q processes the grid is cut q times in each direction, and every process gets q
-/// cells, one in each slab of z, such that no two of its cells share a slab of x or y either. Any-thread.
+/// How BT distributes its grid over processes: the diagonal multi-partition scheme (Naik, IBM Systems Journal 34(2),
+/// 1995; van der Wijngaart, SC 1993). With q x q processes the grid is cut q times in each direction, and every process
+/// gets q cells, one in each slab of z, such that no two of its cells share a slab of x or y either. Any-thread.
 
 #include <array>
 #include <cstdint>
@@ -22,7 +22,7 @@ constexpr int side_of(int ranks) {
   return side * side == ranks ? side : 0;
 }
 
-/// Cells of `rank`, ascending in z. points: of the grid, a side; at least side_of(ranks), which is not 0.
+/// The cells of `rank`, ascending in z. points: grid points a side; at least side_of(ranks), which is not 0.
 inline std::vector<Cell> cells_of(int rank, int ranks, int points) {
   const int side = side_of(ranks);
   std::vector<Cell> cells;

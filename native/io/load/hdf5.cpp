@@ -1,6 +1,5 @@
-// The file by parallel HDF5: a dataset of bytes for each segment, segment-00000000 and so on, with the blocks of all
-// tasks one after the other. Datasets are made without fill values, as what is not written shall not be written by the
-// library.
+// The file through parallel HDF5: a dataset of bytes for each segment, segment-00000000 and so on, with the blocks of
+// all tasks one after another. Datasets have no fill values, so that the library writes no data of its own.
 
 #include "io/load/access.hpp"
 
@@ -22,8 +21,8 @@ namespace sonde::ioload {
 
 namespace {
 
-/// The innermost reason on HDF5's error stack, which it would otherwise print: the one that names the system's error,
-/// else the first.
+/// The innermost reason on HDF5's error stack, which HDF5 would otherwise print: the one with the system's error, else
+/// the first.
 std::string reason() {
   std::string text;
   H5Ewalk2(
@@ -42,7 +41,7 @@ class Hdf5 final : public Access {
  public:
   Hdf5(const Options& o, const Layout& layout, MPI_Comm comm)
       : layout_(layout), comm_(comm), block_(o.block), segments_(o.segments), hints_(o.hints) {
-    H5dont_atexit();  // where a job is given up its files stay open, and closing them would wait for all ranks
+    H5dont_atexit();  // in an aborted job the files stay open, and closing them would wait for all ranks
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
     int size = 1;
     MPI_Comm_size(comm, &size);
@@ -115,7 +114,7 @@ class Hdf5 final : public Access {
   bool opens_together() const override { return together_; }
 
  private:
-  /// At once after the call that failed: the next call of HDF5 clears what it says of it.
+  /// Call it directly after the failed call: the next call of HDF5 clears the reason.
   Result<void> failed(const char* verb, int number) {
     const std::string why = reason();
     number = likely_errno(verb, path_, number);

@@ -1,4 +1,4 @@
-// IOR's workload: phases of opening, moving and closing, each timed on every rank from one barrier on.
+// IOR's workload: phases of opening, moving data and closing, each timed on every rank from a common barrier.
 
 #include <algorithm>
 #include <cerrno>
@@ -21,7 +21,7 @@ namespace sonde::ioload {
 
 namespace {
 
-/// Time since a barrier that stands still while this rank makes data: what is measured is I/O.
+/// Time since a barrier, without the time in which this rank makes data, so that only I/O is measured.
 class Stopwatch {
  public:
   explicit Stopwatch(MPI_Comm comm) {
@@ -54,7 +54,7 @@ class IorRun {
     if (o.shift) {
       read_shift_ = task_shift(o.shift_nodes, on_node, filled, team.size());
       check_shift_ =
-          task_shift(2, on_node, filled, team.size());  // neither who wrote nor who reads has these in its cache
+          task_shift(2, on_node, filled, team.size());  // neither the writer nor the reader has these in its cache
     }
     results_.shift = read_shift_;
     results_.file_bytes = layout_.file_bytes() * (o.per_process ? static_cast<std::uint64_t>(team.size()) : 1);
@@ -70,7 +70,7 @@ class IorRun {
       if (o_.shift && read_shift_ == 0 && team_.size() > 1)
         std::fprintf(stderr,
                      "warning: -C shifts by 0 of %d ranks: with all ranks on one node each reads what it wrote\n"
-                     "  hint: take ranks for nodes with --tasks-per-node 1, or -Q\n",
+                     "  hint: count each rank as a node with --tasks-per-node 1, or use -Q\n",
                      team_.size());
     }
     std::uint64_t wrong = 0;
@@ -87,7 +87,7 @@ class IorRun {
         failed = phase(Purpose::read, repetition, read_shift_);
       }
       if (!failed && o_.check_read) failed = check(false, repetition, read_shift_, wrong_here);
-      polite::barrier(team_.comm());  // nobody reads what is removed now
+      polite::barrier(team_.comm());  // no rank still reads the file that is removed now
       if (wrong_here && o_.keep_with_error) file_.leave();
       const auto removed = file_.remove();
       if (!failed) failed = first_error(removed ? nullptr : &removed.error(), team_);
@@ -124,7 +124,7 @@ class IorRun {
       if (o_.random) order_.resize(layout_.pieces());
     } catch (const std::bad_alloc&) {
       error = Error{"ioload.no_memory", "there is no memory for -t " + std::to_string(o_.transfer) + " B",
-                    "take a smaller -t, or with -z a larger one"};
+                    "use a smaller -t, or with -z a larger one"};
     }
     return first_error(error ? &*error : nullptr, team_);
   }
@@ -142,7 +142,7 @@ class IorRun {
   }
   Piece piece(std::uint64_t k) const { return layout_.piece(o_.random ? order_[k] : k); }
 
-  /// Opens the file on this rank. False: it is not open here, or nowhere where it is opened together.
+  /// Opens the file on this rank. False: it is not open here, or on no rank if all open it together.
   bool open(Access& access, const std::string& path, Purpose purpose, int owner, Errors& errors) {
     const bool opened = errors.note(access.open(path, purpose, owner));
     if (!access.opens_together()) return opened;
@@ -153,7 +153,7 @@ class IorRun {
     return opened;
   }
 
-  /// Whether the stonewall stands. Where calls are collective all ranks have to make as many, and rank 0 decides.
+  /// Whether the stonewall time is over. With collective calls all ranks must make the same number, so rank 0 decides.
   bool over(double began_s, bool together) {
     if (!(o_.stonewall_s > 0)) return false;
     int past = now_s() - began_s >= o_.stonewall_s;
@@ -161,7 +161,7 @@ class IorRun {
     return past != 0;
   }
 
-  /// Closes. HDF5 waits for all ranks in closing, and may not reach that where one rank's data are lost.
+  /// Closes the file. HDF5 waits for all ranks while closing, and may not get there if one rank's data are lost.
   void close(Access& access, Errors& errors) {
     if (o_.api == Api::hdf5 && access.opens_together())
       if (const auto failed = first_error(errors.first(), team_))
@@ -176,7 +176,7 @@ class IorRun {
     const std::string path = file_name(o_, repetition, owner);
     const Pattern pattern(o_.seed, o_.per_process ? static_cast<std::uint64_t>(owner) : 0);
     put_in_order(owner);
-    auto made = make_access(o_, layout_, team_.comm());  // which `run` has seen to be possible
+    auto made = make_access(o_, layout_, team_.comm());  // `run` has checked that it is possible
     Access& access = **made;
     Errors errors;
 
@@ -248,16 +248,16 @@ class IorRun {
     return std::nullopt;
   }
 
-  /// Tells every rank how many pieces each wrote: with -D not all.
+  /// Sends every rank the number of pieces that each rank wrote: with -D not all of them.
   void share(std::uint64_t moved) {
     MPI_Request request;
     MPI_Iallgather(&moved, 1, MPI_UINT64_T, moved_.data(), 1, MPI_UINT64_T, team_.comm(), &request);
     team_.wait(request);
   }
 
-  /// What was written and is not there, though no call failed: libraries lose errors of a full disk. The file may be
-  /// too short, which those of HDF5, with a form of their own, never show, nor any with -D; so where the disk is full
-  /// all is read back.
+  /// Checks for data that was written but is missing, although no call failed, because libraries lose errors of a full
+  /// disk. The file may be too short; HDF5 files, with a format of their own, never show that, nor does any file with
+  /// -D. So if the disk is full, everything is read back.
   std::optional<Error> lost(std::uint64_t repetition, const std::string& path) {
     Errors errors;
     if (o_.api != Api::hdf5 && !(o_.stonewall_s > 0) && (o_.per_process || team_.rank() == 0))
@@ -270,13 +270,13 @@ class IorRun {
     if (found.rank < 0) return std::nullopt;
     auto error = file_error("write", found.file,
                             std::strerror(ENOSPC) + (" (no call failed, but " + std::to_string(found.wrong_words) +
-                                                     " words of 8 B are not there)"),
+                                                     " words of 8 B are missing)"),
                             ENOSPC);
     error.what = "rank " + std::to_string(found.rank) + ": " + error.what;
     return error;
   }
 
-  /// Reads what was written, or what was read, again and compares; not timed.
+  /// Reads the written or read data again and compares; not timed.
   std::optional<Error> check(bool after_write, std::uint64_t repetition, int shift, std::uint64_t& wrong) {
     Check result;
     result.write = after_write;

@@ -35,7 +35,7 @@ class Layout {
     return {k / per_block, k % per_block * transfer_};
   }
 
-  /// Where the file of task `owner`, or its part of the shared file, has the piece.
+  /// The offset of the piece in the file of task `owner`, or in its part of the shared file.
   std::uint64_t offset(const Piece& piece, int owner) const {
     return piece.segment * segment_bytes() + place(owner) * block_ + piece.within;
   }
@@ -46,22 +46,22 @@ class Layout {
   std::uint64_t tasks_, transfer_, block_, segments_;
 };
 
-/// Fills `order` with the order in which the pieces of `owner`, as many as it has elements, are moved with -z: drawn by
-/// Fisher and Yates' method, the same for whoever reads them.
+/// Fills `order` with the order in which -z moves the pieces of `owner`; its size is their number. Random, by the
+/// method of Fisher and Yates, and the same for every reader.
 inline void draw_order(std::vector<std::uint32_t>& order, std::uint64_t seed, int owner) {
   for (std::size_t k = 0; k < order.size(); ++k) order[k] = static_cast<std::uint32_t>(k);
   Random numbers(Random(seed ^ 0x6f72646572ull).next() + static_cast<std::uint64_t>(owner));
   for (std::size_t k = order.size(); k > 1; --k) std::swap(order[k - 1], order[numbers.below(k)]);
 }
 
-/// By how many ranks further on the data lie that a task reads with -C. As IOR does: nodes further on where ranks fill
-/// one node after the other; else, as ranks are dealt to nodes in turn, ranks further on.
+/// The distance in ranks to the task whose data a task reads with -C. As in IOR, it counts nodes if ranks fill one node
+/// after another; if ranks are placed on nodes in turn, it counts ranks.
 inline int task_shift(std::uint64_t nodes, std::uint64_t tasks_per_node, bool filled, int tasks) {
   const std::uint64_t step = filled ? tasks_per_node % static_cast<std::uint64_t>(tasks) : 1;
   return static_cast<int>(nodes % static_cast<std::uint64_t>(tasks) * step % static_cast<std::uint64_t>(tasks));
 }
 
-/// The folder that `path` is in: "." where it names none.
+/// The folder of `path`; "." if it names none.
 inline std::string folder_of(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);

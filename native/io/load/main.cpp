@@ -1,8 +1,8 @@
 // sonde-ioload: makes the parallel I/O of IOR or of NAS BT-IO, measures it and verifies the data.
 //
 // Publishes: tables on stdout, errors and warnings on stderr (rank 0), one JSON document with --json. Consumes:
-// nothing. People type its options, other than those of the probes (docs/adr/0013-ioload.md). SIGINT and SIGTERM remove
-// the file that is being written, but with -k. A kill -9 leaves it.
+// nothing. Unlike the options of the probes, people type its options (docs/adr/0013-ioload.md). SIGINT and SIGTERM
+// remove the file that is being written, except with -k. A kill -9 leaves it.
 
 #include <mpi.h>
 #include <unistd.h>
@@ -36,14 +36,14 @@ int told_rank() {
   return -1;
 }
 
-/// Open MPI gives cores away while it waits if its setting says so before it starts; MPICH has the variable of
-/// polite.hpp.
+/// Open MPI yields cores while it waits if this is set before it starts; for MPICH there is the variable of polite.hpp.
 void give_way_when_crowded() {
   const char* ranks = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
   if (ranks && std::atol(ranks) > ::sysconf(_SC_NPROCESSORS_ONLN)) ::setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
 }
 
-/// Rank 0's hints, for its variables may not have reached the others; every rank gets them, or the same error.
+/// Distributes rank 0's hints, because its variables may not have reached the others; all ranks get them or the same
+/// error.
 std::optional<Error> share_hints(Options& o, MpiTeam& team) {
   std::optional<Error> error;
   std::string packed;
@@ -115,7 +115,7 @@ int work(Options& o, const std::vector<std::string>& command, MpiTeam& team) {
       std::fprintf(
           stderr,
           "warning: there are more ranks than cores (%d ranks on this host): times include waiting for a core\n"
-          "  hint: start fewer ranks, or take the figures for what such a job would see\n",
+          "  hint: start fewer ranks, or read the figures as those of an oversubscribed job\n",
           team.ranks_on_kernel());
   }
   remove_when_interrupted(team.rank() == 0);
@@ -162,7 +162,7 @@ int main(int argc, char** argv) {
       if (team.rank() == 0) tell(options.error());
       code = exit_usage;
     }
-    // A launcher ends the others as soon as one rank ends with an error; rank 0's words are to be out by then.
+    // A launcher ends all ranks as soon as one ends with an error; rank 0 must have printed its text before.
     team.barrier();
   }
   MPI_Finalize();

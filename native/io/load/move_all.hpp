@@ -1,5 +1,5 @@
 #pragma once
-/// Moves all of a buffer: what the system did not move at once it gets again, as IOR does. Any-thread.
+/// Moves all of a buffer: after a partial transfer it continues with the rest, as IOR does. Any-thread.
 
 #include <sys/types.h>
 

@@ -1,4 +1,4 @@
-// The file by MPI-IO: explicit offsets, or with -V a file view that leaves out the other tasks' blocks.
+// The file through MPI-IO: explicit offsets, or with -V a file view that leaves out the other tasks' blocks.
 
 #include <cerrno>
 #include <cstdint>
@@ -79,19 +79,20 @@ class MpiIo final : public Access {
   std::map<std::string, std::string> hints() const override { return mpi_hints(file_); }
 
  private:
-  /// The view shows the owner's block of each segment. The element is a byte, so that offsets in the view are bytes.
+  /// The view contains the owner's block of each segment. The element is a byte, so that offsets in the view are bytes.
   int set_view() {
     MPI_Datatype block;
     MPI_Type_contiguous(static_cast<int>(block_ / 8), MPI_UINT64_T, &block);
     MPI_Type_create_resized(block, 0, static_cast<MPI_Aint>(layout_.segment_bytes()), &type_);
     MPI_Type_commit(&type_);
     MPI_Type_free(&block);
-    return MPI_File_set_view(file_, static_cast<MPI_Offset>(layout_.place(owner_) * block_), MPI_BYTE, type_, "native",
-                             MPI_INFO_NULL);
+    return MPI_File_set_view(file_, static_cast<MPI_Offset>(layout_.place(owner_)) * static_cast<MPI_Offset>(block_),
+                             MPI_BYTE, type_, "native", MPI_INFO_NULL);
   }
 
   MPI_Offset in_view(const Piece& piece) const {
-    return static_cast<MPI_Offset>(piece.segment * block_ + piece.within);
+    return static_cast<MPI_Offset>(piece.segment) * static_cast<MPI_Offset>(block_) +
+           static_cast<MPI_Offset>(piece.within);
   }
 
   Layout layout_;

@@ -25,13 +25,13 @@ namespace {
 
 constexpr int either = 0, ior = 1, bt = 2;
 
-/// Takes a value, or says what is wrong with it: "is 'x'; allowed: …".
+/// Stores a value, or returns what is wrong with it: "is 'x'; allowed: …".
 using Take = std::function<std::optional<std::string>(const std::string&)>;
 
 struct Option {
-  char letter;  ///< 0: a long name only
+  char letter;  ///< 0: only a long name
   std::string name;
-  std::string value;  ///< what the value is called in --help; empty: a flag
+  std::string value;  ///< the name of the value in --help; empty: a flag
   int of;             ///< either, ior, bt
   std::string text;
   Take take;
@@ -44,7 +44,7 @@ std::string upper(std::string text) {
 
 std::string quoted(const std::string& text) { return "'" + text + "'"; }
 
-/// A size as IOR takes it, where one letter stands for a power of 1024, or as the rest of Sonde does.
+/// A size as in IOR, where one letter means a power of 1024, or as in the rest of Sonde.
 Result<std::uint64_t> ior_size(const std::string& text) {
   const bool letter = text.size() > 1 && std::string_view("kmgtKMGT").find(text.back()) != std::string_view::npos;
   return parse_size(letter ? text + "iB" : text);
@@ -123,14 +123,14 @@ std::vector<Option> table(Options& o) {
       {'F', "file-per-process", "", ior, "a file for each task, FILE.00000000 and so on", flag(o.per_process)},
       {'c', "collective", "", ior, "collective calls (MPIIO, HDF5)", flag(o.collective)},
       {'V', "file-view", "", ior, "let a file view make the stride (MPIIO)", flag(o.file_view)},
-      {'z', "random", "", ior, "each task takes its transfers in random order", flag(o.random)},
+      {'z', "random", "", ior, "each task does its transfers in random order", flag(o.random)},
       {'w', "write", "", ior, "write; without -w, -r, -W, -R: write and read", flag(o.write)},
       {'r', "read", "", ior, "read", flag(o.read)},
       {'W', "check-write", "", ior, "read back what was written and compare; not timed", flag(o.check_write)},
       {'R', "check-read", "", ior, "read again after reading and compare; not timed", flag(o.check_read)},
       {'C', "shift-tasks", "", ior, "read what a task of the next node wrote", flag(o.shift)},
       {'Q', "shift-nodes", "N", ior, "with -C: shift by this many nodes; default 1", whole(o.shift_nodes, 0, 1 << 30)},
-      {0, "tasks-per-node", "N", ior, "with -C: take N tasks for a node; default as found",
+      {0, "tasks-per-node", "N", ior, "with -C: count N tasks as a node; default as found",
        whole(o.tasks_per_node, 1, 1 << 30)},
       {'e', "fsync", "", ior, "fsync after writing, within the time of writing", flag(o.fsync)},
       {'i', "repetitions", "N", ior, "do all of it N times; default 1", whole(o.repetitions, 1, 1000000)},
@@ -187,7 +187,7 @@ std::string example(const Option& option) {
   return text;
 }
 
-/// The name that `given` was meant to be: one that begins so, or differs in one letter. Empty: none.
+/// The option that `given` probably means: it begins with `given`, or differs in one letter. Empty: none.
 std::string nearest(const std::string& given, const std::vector<Option>& options) {
   for (const Option& option : options)
     if (given.size() > 1 && option.name.starts_with(given)) return option.name;
@@ -211,33 +211,33 @@ std::optional<Error> contradiction(const Options& o, const std::vector<std::pair
       return bad(name + " belongs to BT-IO's workload", "add --bt-io, or leave " + name + " out");
   }
   if (o.bt_io) {
-    if (o.size && o.steps) return bad("--size and --niter both say how many steps to take", "give one of them");
+    if (o.size && o.steps) return bad("--size and --niter both set the number of steps", "give one of them");
     return {};
   }
   if (o.transfer % 8 != 0)
     return bad(
         "-t is " + std::to_string(o.transfer) + " B; allowed: multiples of 8, in which the data are made and compared",
-        "take -t " + std::to_string(o.transfer / 8 * 8 + 8));
+        "use -t " + std::to_string(o.transfer / 8 * 8 + 8));
   if (o.transfer > 0x7fffffff)
     return bad("-t is " + format_size(o.transfer) + "; allowed: up to 2147483647 B, which one call can take",
-               "take -t 1g");
+               "use -t 1g");
   if (o.block % o.transfer != 0)
     return bad(
-        "-b is " + std::to_string(o.block) + " B, which is no multiple of -t, " + std::to_string(o.transfer) + " B",
-        "take -b " + std::to_string((o.block / o.transfer + 1) * o.transfer) + ", or another -t");
+        "-b is " + std::to_string(o.block) + " B, which is not a multiple of -t, " + std::to_string(o.transfer) + " B",
+        "use -b " + std::to_string((o.block / o.transfer + 1) * o.transfer) + ", or another -t");
   if (o.segments > (UINT64_C(1) << 61) / o.block)
     return bad("-s " + std::to_string(o.segments) + " blocks of " + format_size(o.block) + " are more than 2^61 B",
-               "take a smaller -s");
+               "use a smaller -s");
   if (o.random && o.segments * (o.block / o.transfer) > UINT32_MAX)
     return bad("-z draws the order of a task's transfers, and these are more than " + std::to_string(UINT32_MAX),
-               "take a larger -t, or leave -z out");
+               "use a larger -t, or leave -z out");
   if (o.collective && (o.api == Api::posix || o.api == Api::gfapi))
     return bad(std::string("-c needs an API with collective calls, and -a is ") + to_string(o.api), "add -a MPIIO");
   if (o.file_view && o.api != Api::mpiio)
-    return bad(std::string("-V needs file views, which -a ") + to_string(o.api) + " has not", "add -a MPIIO");
+    return bad(std::string("-V needs file views, which are missing in -a ") + to_string(o.api), "add -a MPIIO");
   for (const auto& [name, of] : given)
     if (name.starts_with("--gfapi.") && o.api != Api::gfapi)
-      return bad(name + " has a meaning with -a GFAPI only", "add -a GFAPI, or leave " + name + " out");
+      return bad(name + " has a meaning only with -a GFAPI", "add -a GFAPI, or leave " + name + " out");
   if (o.api == Api::gfapi && o.gfapi_volume.empty())
     return bad("-a GFAPI needs the name of a volume", "add --gfapi.volume data --gfapi.server server1");
   return {};
@@ -258,7 +258,7 @@ Result<Options> parse_options(const std::vector<std::string>& args) {
   for (std::size_t k = 0; k < args.size(); ++k) {
     const std::string& arg = args[k];
     if (arg.size() < 2 || arg[0] != '-')
-      return bad("'" + arg + "' is no option", "the test file is named with -o " + (arg.empty() ? "FILE" : arg));
+      return bad("'" + arg + "' is not an option", "the test file is named with -o " + (arg.empty() ? "FILE" : arg));
     const bool is_long = arg[1] == '-';
     const std::size_t equals = is_long ? arg.find('=') : std::string::npos;
     if (is_long) {
@@ -280,14 +280,14 @@ Result<Options> parse_options(const std::vector<std::string>& args) {
       if (auto error = use(*it, value)) return *error;
       continue;
     }
-    // -wrk, -t 4k, -t4k, and -t=4k, which IOR takes too
+    // -wrk, -t 4k, -t4k, and -t=4k, which IOR accepts too
     for (std::size_t at = 1; at < arg.size(); ++at) {
       const auto it =
           std::find_if(options.begin(), options.end(), [&](const Option& option) { return option.letter == arg[at]; });
       if (it == options.end()) {
         if (only_in_ior.find(arg[at]) != std::string_view::npos)
-          return bad(std::string("IOR's -") + arg[at] + " is not among the options here",
-                     "leave it out; see sonde-ioload --help for those that are");
+          return bad(std::string("IOR's -") + arg[at] + " does not exist here",
+                     "leave it out; sonde-ioload --help shows the options");
         return bad(std::string("there is no option -") + arg[at] + (arg.size() > 2 ? " (in " + arg + ")" : ""));
       }
       if (it->value.empty()) {
@@ -337,7 +337,7 @@ std::string help_text() {
       for (std::size_t begin = 0; begin < option.text.size();) {
         const std::size_t end = std::min(option.text.find(' ', begin), option.text.size());
         const std::string word = option.text.substr(begin, end - begin);
-        std::size_t columns = 0;  // of UTF-8, what is no continuation byte
+        std::size_t columns = 0;  // the bytes of UTF-8 that are not continuation bytes
         for (const char ch : word) columns += (static_cast<unsigned char>(ch) & 0xc0) != 0x80;
         if (used + 1 + columns > width && used > column) {
           line += "\n" + std::string(column, ' ');
@@ -367,7 +367,7 @@ std::string help_text() {
 Result<void> add_hints(const std::vector<std::string>& environment, std::string_view file_text,
                        std::string_view file_name, std::map<std::string, std::string>& hints) {
   constexpr std::string_view prefix = "IOR_HINT__MPI__", other = "IOR_HINT__GPFS__";
-  auto strip = [](std::string text) {
+  auto strip = [](const std::string& text) {
     const auto first = text.find_first_not_of(" \t\r\"");
     const auto last = text.find_last_not_of(" \t\r\"");
     return first == std::string::npos ? std::string() : text.substr(first, last - first + 1);
@@ -393,7 +393,7 @@ Result<void> add_hints(const std::vector<std::string>& environment, std::string_
     if (name.starts_with(other)) continue;
     if (!name.starts_with(prefix) || name.size() == prefix.size() || value.empty())
       return Error{"ioload.bad_hint",
-                   "line " + std::to_string(number) + " of " + std::string(file_name) + " is no hint: '" +
+                   "line " + std::to_string(number) + " of " + std::string(file_name) + " is not a hint: '" +
                        line.substr(0, 60) + "'",
                    "write it like IOR_HINT__MPI__cb_nodes=4"};
     hints[name.substr(prefix.size())] = value;

@@ -21,7 +21,7 @@ const char* to_string(BtMode mode);  ///< "full"
 struct Options {
   bool help = false, version = false;
 
-  // of both workloads
+  // options of both workloads
   std::string file;  ///< empty: the workload's own default
   std::string json;
   std::string hints_file;
@@ -29,7 +29,7 @@ struct Options {
   bool show_hints = false, keep = false;
   std::uint64_t seed = 0;
 
-  // the workload of IOR
+  // options of IOR's workload
   Api api = Api::posix;
   std::string gfapi_volume, gfapi_server = "localhost";
   std::uint64_t transfer = 262144, block = 1048576, segments = 1;  ///< B, B
@@ -41,23 +41,24 @@ struct Options {
   std::uint64_t repetitions = 1;
   double delay_s = 0, stonewall_s = 0;
 
-  // the workload of BT-IO
+  // options of BT-IO's workload
   bool bt_io = false;
   char problem = 'S';
   BtMode mode = BtMode::full;
-  std::uint64_t steps = 0, interval = 5, size = 0;  ///< steps 0: the class's; size 0: by steps, else B to reach
+  std::uint64_t steps = 0, interval = 5,
+                size = 0;  ///< steps 0: the number of the class; size 0: by steps, else B to reach
   double compute_s = 0;
 };
 
-/// Parses what follows the program's name. The error is about the first wrong word. Error: ioload.bad_option.
+/// Parses the arguments after the program's name. The error is about the first wrong one. Error: ioload.bad_option.
 Result<Options> parse_options(const std::vector<std::string>& args);
 
 /// The text of --help, at most 80 columns wide.
 std::string help_text();
 
-/// Adds hints of `environment` ("NAME=VALUE" each) and of the text of a hints file, which wins, to `hints`. A line of
-/// the file is what IOR takes: `setenv IOR_HINT__MPI__name value` or `IOR_HINT__MPI__name=value`; '#' begins a comment.
-/// A hint of GPFS, which IOR knows as well, is left out. Error: ioload.bad_hint.
+/// Adds to `hints` those of `environment` ("NAME=VALUE" each) and of the text of a hints file, which has priority. A
+/// line of the file has IOR's form: `setenv IOR_HINT__MPI__name value` or `IOR_HINT__MPI__name=value`; '#' begins a
+/// comment. Hints for GPFS, which IOR also knows, are left out. Error: ioload.bad_hint.
 Result<void> add_hints(const std::vector<std::string>& environment, std::string_view file_text,
                        std::string_view file_name, std::map<std::string, std::string>& hints);
 

@@ -1,6 +1,6 @@
 #pragma once
-/// The data that are written: 8-byte words, each a function of a seed and of its place, so that a word that is missing,
-/// misplaced, stale or of another file differs from the right one. Word k of a stream is the k-th number of core's
+/// The written data: 8-byte words, each a function of a seed and of its place, so that a missing, misplaced or old
+/// word, or one of another file, differs from the right one. Word k of a stream is the k-th number of core's
 /// Random(key), to which SplitMix64 can jump. Any-thread.
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace sonde::ioload {
 
-/// Where wrong data were found first. Trivially copyable: it travels between ranks as bytes.
+/// The place of the first wrong data. Trivially copyable, because it is sent between ranks as bytes.
 struct Mismatch {
   std::uint64_t offset;  ///< in the file, B
   std::uint64_t expected, found;
@@ -20,7 +20,7 @@ struct Mismatch {
 
 class Pattern {
  public:
-  /// file: whose file it is with a file per process, else 0.
+  /// file: the rank of the file with a file per process, else 0.
   Pattern(std::uint64_t seed, std::uint64_t file) : key_(Random(Random(seed).next() + file).next()) {}
 
   /// The word at `offset`, a multiple of 8.
@@ -31,7 +31,7 @@ class Pattern {
     for (std::uint64_t& word : words) word = numbers.next();
   }
 
-  /// How many of `words`, read at `offset`, are wrong; the first goes to `first` where that is empty.
+  /// The number of wrong `words`, read at `offset`; the first is stored in `first` if that is empty.
   std::uint64_t compare(std::span<const std::uint64_t> words, std::uint64_t offset,
                         std::optional<Mismatch>& first) const {
     Random numbers(key_ + offset / 8 * step);

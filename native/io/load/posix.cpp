@@ -1,4 +1,4 @@
-// The file by the system's calls. Each rank opens it for itself; nothing waits for another rank.
+// The file through system calls. Each rank opens it by itself; no call waits for another rank.
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -28,7 +28,7 @@ std::string joined(const std::vector<std::string>& words) {
   return out;
 }
 
-/// A number for a column of ten characters: as many digits as tell something.
+/// A number for a column of ten characters, with as many digits as are meaningful.
 std::string cell(double value) {
   char text[32];
   std::snprintf(text, sizeof text, value >= 10000 ? "%.0f" : value >= 1 ? "%.2f" : "%.6f", value);
@@ -47,7 +47,7 @@ struct Spread {
   double most, least, mean, sd;
 };
 
-/// sd with the divisor n, as IOR takes it.
+/// Standard deviation with the divisor n, as in IOR.
 Spread spread(const std::vector<double>& values) {
   const double mean = stats::mean(values);
   return {*std::max_element(values.begin(), values.end()), *std::min_element(values.begin(), values.end()), mean,

@@ -19,27 +19,27 @@ struct Circumstances {
   std::vector<std::string> command;
   std::string began_utc, mpi, mpi_version, host;
   int tasks = 1, nodes = 1, tasks_per_node = 1;
-  bool filled = true;  ///< ranks fill one node after the other: the first two share a node, where IOR looks as well
+  bool filled = true;  ///< ranks fill one node after another: the first two ranks share a node, which IOR also checks
   bool oversubscribed = false;
 };
 
-/// One timed phase. Times are from a barrier on, without the time that making the data took.
+/// One timed phase. Times begin at a barrier and exclude the time for making the data.
 struct Phase {
   bool write = false;
   std::uint64_t iteration = 0, bytes = 0, transfers = 0;
   double open_s = 0, move_s = 0, close_s = 0, total_s = 0;
   double latency_s = 0;  ///< mean over ranks of the time of one transfer
-  double filling_s = 0;  ///< the longest that a rank made data, not counted above
+  double filling_s = 0;  ///< the longest time in which a rank made data, not included above
 
   double rate_B_per_s() const { return total_s > 0 ? static_cast<double>(bytes) / total_s : 0; }
   double per_s(double duration_s) const { return duration_s > 0 ? static_cast<double>(transfers) / duration_s : 0; }
 };
 
-/// One comparison of what is in the file with what should be.
+/// One comparison of the file's content with the expected data.
 struct Check {
   bool write = false;  ///< after writing, else after reading
   std::uint64_t iteration = 0, bytes = 0, wrong_words = 0;
-  int rank = -1;  ///< who found the first; -1: nothing is wrong
+  int rank = -1;  ///< the rank that found the first error; -1: no error
   std::string file;
   Mismatch first{};
 };
@@ -47,7 +47,7 @@ struct Check {
 struct IorResults {
   int shift = 0;                             ///< of -C, in ranks
   std::uint64_t file_bytes = 0;              ///< of all files of one repetition
-  std::map<std::string, std::string> hints;  ///< of the open file; empty where they were not asked for
+  std::map<std::string, std::string> hints;  ///< of the open file; empty unless requested
   std::vector<Phase> phases;
   std::vector<Check> checks;
 };

@@ -42,8 +42,8 @@ std::optional<Error> wrong_for_ranks(const Options& o, int ranks) {
   if (!o.bt_io) {
     const auto tasks = static_cast<std::uint64_t>(ranks);
     if (!o.per_process && o.block > (UINT64_C(1) << 62) / o.segments / tasks)
-      return Error{"ioload.bad_option", "-b, -s and " + std::to_string(ranks) + " ranks come to more than 2^62 B",
-                   "take a smaller -b or -s"};
+      return Error{"ioload.bad_option", "-b, -s and " + std::to_string(ranks) + " ranks make more than 2^62 B",
+                   "use a smaller -b or -s"};
     return std::nullopt;
   }
   const int side = side_of(ranks);
@@ -51,15 +51,16 @@ std::optional<Error> wrong_for_ranks(const Options& o, int ranks) {
     int below = 1;
     while ((below + 1) * (below + 1) < ranks) ++below;
     return Error{
-        "ioload.bad_option", "BT-IO deals its grid to a square number of ranks, and there are " + std::to_string(ranks),
-        "take mpirun -n " + std::to_string(below * below) + " or -n " + std::to_string((below + 1) * (below + 1))};
+        "ioload.bad_option",
+        "BT-IO needs a square number of ranks for its grid, but there are " + std::to_string(ranks),
+        "use mpirun -n " + std::to_string(below * below) + " or -n " + std::to_string((below + 1) * (below + 1))};
   }
   if (side > bt_points(o.problem))
     return Error{"ioload.bad_option",
                  std::string("class ") + o.problem + " has " + std::to_string(bt_points(o.problem)) +
                      " grid points a side, and " + std::to_string(ranks) + " ranks cut each side into " +
                      std::to_string(side),
-                 "take --class with more points, or at most " +
+                 "use a --class with more points, or at most " +
                      std::to_string(bt_points(o.problem) * bt_points(o.problem)) + " ranks"};
   return std::nullopt;
 }
@@ -67,7 +68,7 @@ std::optional<Error> wrong_for_ranks(const Options& o, int ranks) {
 void give_up(const Error& error, MpiTeam& team, const std::function<void()>& tidy) {
   tidy();
   if (team.rank() == 0) tell(error);
-  // Rank 0's words are out and the files gone before anybody ends the job.
+  // Rank 0 has printed its text and the files are removed before any rank ends the job.
   team.barrier();
   MPI_Abort(team.comm(), exit_failed);
   std::_Exit(exit_failed);
@@ -76,7 +77,7 @@ void give_up(const Error& error, MpiTeam& team, const std::function<void()>& tid
 void give_up_alone(const Error& error, MpiTeam& team, const std::string& path, bool removes) {
   if (!removes || ::unlink(path.c_str()) == 0)
     tell({error.code, "rank " + std::to_string(team.rank()) + ": " + error.what, error.hint});
-  else ::sleep(1);  // whoever removed it is telling, and is to come to an end of that
+  else ::sleep(1);  // the rank that removed it is printing, and must be able to finish
   MPI_Abort(team.comm(), exit_failed);
   std::_Exit(exit_failed);
 }
@@ -89,7 +90,7 @@ Result<void> TestFile::prepare(const std::string& path) {
     struct stat found{};
     there = files().look(path, found) == 0;
     if (there && !S_ISREG(found.st_mode))
-      error = file_error("remove", path, S_ISDIR(found.st_mode) ? "it is a folder" : "it is no regular file",
+      error = file_error("remove", path, S_ISDIR(found.st_mode) ? "it is a folder" : "it is not a regular file",
                          S_ISDIR(found.st_mode) ? EISDIR : 0);
     else if (const int number = there && !existing_ ? files().remove(path) : 0)
       error = file_error("remove", path, number);
@@ -102,7 +103,7 @@ Result<void> TestFile::prepare(const std::string& path) {
   mine_ = !keep_ && !(existing_ && there) && !error;
   const bool guarded = mine_ && files().has_paths();
   if (guarded && !shared_ && !existing_) guard_of_rank(path, team_->rank(), team_->size());
-  else if (guarded)  // with -E a rank knows only of its own that it was not there before
+  else if (guarded)  // with -E a rank knows only about its own file that it did not exist before
     guard(path);
   if (error) return *error;
   return {};

@@ -27,7 +27,7 @@ constexpr std::uint32_t machine = AUDIT_ARCH_X86_64;
 constexpr std::uint32_t machine = AUDIT_ARCH_AARCH64;
 #endif
 
-/// Filters as the program gave them, one after another; what finds no room allows nothing.
+/// The program's filters, one after another. If there is no room for all of them, nothing is allowed.
 constexpr unsigned max_filters = 64, max_instructions = 16384;
 struct Filter {
   unsigned first, length;
@@ -36,8 +36,8 @@ sock_filter instructions[max_instructions];
 unsigned filter_count, instruction_count;
 bool unknown_filter;
 
-/// The instructions that the kernel accepts in a filter (kernel/seccomp.c, seccomp_check_filter); what else stands
-/// there it has refused.
+/// Executes the instructions that the kernel accepts in a filter (kernel/seccomp.c, seccomp_check_filter); it has
+/// refused all others.
 std::uint32_t verdict(const Filter& filter, const seccomp_data& data) {
   const sock_filter* program = instructions + filter.first;
   std::uint32_t a = 0, x = 0, memory[BPF_MEMWORDS] = {};
@@ -111,7 +111,7 @@ void take_filter(std::uint64_t address) {
   ++filter_count;
 }
 
-/// The number behind a key of /proc/self/status; 0 where an older kernel has none.
+/// The number after a key of /proc/self/status; 0 if an older kernel does not have the key.
 long field(const char* text, const char* key) {
   const char* at = std::strstr(text, key);
   return at != nullptr ? std::atol(at + std::strlen(key)) : 0;
@@ -137,8 +137,8 @@ bool permitted(long number, long a, long b, long c, long d, long e, long f) {
 
 namespace {
 
-/// Reading the processor's clock ends the program from then on, before the call that forbids it has returned: this
-/// thread is let be, and no thread begins any more, for threads inherit that.
+/// From then on, reading the processor's clock would kill the program, even before the call that forbids it has
+/// returned. So this thread is no longer traced, and neither are new threads, because they inherit the setting.
 void let_be() {
   note_unseen(Unseen::no_clock);
   tracing = false;
@@ -174,7 +174,7 @@ bool watch_prctl(const Arguments& arguments) { return watch_installing(true, arg
 namespace {
 
 std::uint64_t installed(std::uint64_t mode, std::uint64_t program, std::uint64_t result) {
-  // A filter with a listener returns the descriptor of it.
+  // A filter with a listener returns the listener's descriptor.
   if (static_cast<std::int32_t>(result) < 0) return result;
   if (mode == SECCOMP_MODE_FILTER && program != 0) take_filter(program);
   return result;
@@ -182,7 +182,7 @@ std::uint64_t installed(std::uint64_t mode, std::uint64_t program, std::uint64_t
 
 }  // namespace
 
-/// `size`, `offset` and `handle` are the second argument and the next ones: read_before().
+/// `size`, `offset` and `handle` hold the second argument and the following ones, see read_before().
 std::uint64_t after_prctl(const Frame& frame, std::uint64_t result) {
   return installed(frame.size, frame.offset, result);
 }

@@ -42,12 +42,12 @@ Cost measure_cost() {
   function.target = reinterpret_cast<void*>(&nothing);
   function.rule = &rule;
   prepare(function);
-  Thread thread{file, -1, 0, 0, 0, false, false, nullptr, nullptr};
+  Thread thread{file, -1, 0, 0, 0, false, false, nullptr, nullptr, {}};
   Thread* const before = current;
   const bool was_tracing = tracing;
   set_current(&thread);
   tracing = true;
-  // Volatile, or the compiler calls it directly, or not at all.
+  // Volatile, because otherwise the compiler calls it directly or not at all.
   long (*volatile plain)(long, long, long) = &nothing;
   long (*volatile traced)(long, long, long) = reinterpret_cast<long (*)(long, long, long)>(thunk(cost_function));
   Cost least{unknown, unknown};

@@ -8,6 +8,8 @@
 #include <cstddef>
 
 #include "io/trace/offsets.h"
+#include "io/trace/process.hpp"
+#include "io/trace/system.hpp"
 #include "io/trace/thread.hpp"
 #include "io/trace/values.hpp"
 
@@ -32,16 +34,16 @@ void keep(Thread& thread, const Frame& frame, std::uint64_t end, std::uint8_t fl
        Record{frame.begin, end, frame.size, frame.offset, folded(frame.handle), frame.function, frame.depth, flags});
 }
 
-/// A function that a uretprobe watches, in this process or any other, finds a return address of the kernel's where ours
-/// was: in a page that is mapped as high as can be, [uprobes].
+/// If a uretprobe, of this process or another, watches a function, the kernel has replaced our return address by one of
+/// its own, in the page [uprobes], which is mapped as high as possible.
 constexpr std::uint64_t highest_page = 0x7fffffffe000;
 bool is_kernels(std::uint64_t back) { return back - highest_page < 4096; }
 
-/// Whether the call was left by longjmp, or by a change of stacks, as a new call shows that will return to where the
-/// stack is at `sp`: the stack has been cut above the old one; or its return address there, which is ours while it is
-/// under way, has been written over by a later call. A function that jumps to another instead of calling it leaves it
-/// alone. It is the caller's before the call and after it, which is when a signal's handler may look, from further
-/// down; of the loader's functions it lies elsewhere.
+/// Whether the call was left by longjmp or by a change of stacks. A new call, whose stack is at `sp` after its return,
+/// shows it: the stack has been cut above the old call, or a later call has overwritten the old call's return address
+/// on the stack, which is ours while the call is in progress. A function that jumps to another one instead of calling
+/// it does not change that address. Before and after the call it is the caller's address, as a signal handler further
+/// down the stack may see it; for the loader's functions it is stored elsewhere.
 bool left(const Frame& frame, std::uint64_t sp) {
   if (frame.sp < sp) return true;
   if (frame.sp == unfilled) return false;
@@ -50,8 +52,8 @@ bool left(const Frame& frame, std::uint64_t sp) {
   return frame.sp == sp ? !ours : !ours && back != frame.back && frame.via == 0;
 }
 
-// A signal's handler may make traced calls between any two instructions here. It finds the frame that was being taken
-// or given back either free or taken, and leaves `depth` as it was, or smaller if it found frames that were left.
+// A signal handler may make traced calls between any two instructions here. It finds the frame that is being taken or
+// given back either free or taken. It leaves `depth` unchanged, or smaller if it found frames that were left.
 
 void drop_left(Thread& thread, std::uint64_t sp) {
   ThreadFile& file = *thread.file;
@@ -67,13 +69,28 @@ void drop_left(Thread& thread, std::uint64_t sp) {
   }
 }
 
-/// Empty again, as a thunk expects it, which fills in neither `path` nor `via`.
+/// Empties the frame again, as thunks expect it, because they do not fill in `path` and `via`.
 void give_back(ThreadFile& file, Frame& frame) {
   const std::uint8_t depth = frame.depth;
   frame.path = frame.via = 0;
   frame.sp = unfilled;
   std::atomic_signal_fence(std::memory_order_seq_cst);
   file.depth = depth;
+}
+
+/// The whole name of a file that a call has just opened under a name that begins in some folder: the same name is
+/// another file in another folder. Without a descriptor, it is the name in the working directory. 0: not known.
+std::uint32_t whole_name(const Frame& frame, const char* name, char* to, std::uint32_t room) {
+  const bool descriptor = functions[frame.function].rule->file.width == Width::i32;
+  char link[64] = "/proc/self/cwd";
+  if (descriptor) Words(link, sizeof link) << "/proc/self/fd/" << frame.handle;
+  const long got = sys::call(__NR_readlinkat, -100, sys::of(link), sys::of(to), room);
+  if (got <= 0 || to[0] != '/') return 0;
+  auto length = static_cast<std::uint32_t>(got);
+  if (descriptor || length == room) return length < room ? length : 0;
+  to[length++] = '/';
+  while (*name != 0 && length < room) to[length++] = *name++;
+  return length < room ? length : 0;
 }
 
 void keep_note(Thread& thread, const Frame& frame) {
@@ -83,13 +100,23 @@ void keep_note(Thread& thread, const Frame& frame) {
   while (length < most && text[length] != 0) ++length;
   if (frame.path_bytes != 0)
     while (length != 0 && text[length - 1] == ' ') --length;
-  const std::uint32_t slots = 1 + (length + sizeof(Record) - 1) / sizeof(Record);
+  char whole[longest_path];
+  std::uint32_t more = 0;
+  if (length != 0 && text[0] != '/' && frame.path_bytes == 0) {
+    const auto begin = static_cast<std::uint64_t>(ticks());
+    more = whole_name(frame, text, whole, sizeof whole);
+    note_own(thread, begin);
+  }
+  const std::uint32_t bytes = length + (more != 0 ? 1 + more : 0);
+  const std::uint32_t slots = 1 + (bytes + sizeof(Record) - 1) / sizeof(Record);
   Record* at = reserve(thread, slots);
   if (at == nullptr) return;
   Note& note = *reinterpret_cast<Note*>(at);
-  note = Note{frame.begin, frame.handle, length, 0, folded(frame.handle), note_function, frame.depth, 0};
+  note = Note{frame.begin, frame.handle, bytes, 0, folded(frame.handle), note_function, frame.depth, 0};
   char* to = reinterpret_cast<char*>(at + 1);
   for (std::uint32_t k = 0; k < length; ++k) to[k] = text[k];
+  if (more != 0) to[length] = 0;
+  for (std::uint32_t k = 0; k < more; ++k) to[length + 1 + k] = whole[k];
 }
 
 }  // namespace
@@ -136,11 +163,11 @@ struct Entry {
   void* target;
 };
 
-/// For what a thunk does not do itself: a thread's first call; values that are not in registers; a stack that is not
-/// the thread's own; too deep: not in the way of the others.
-extern "C" __attribute__((visibility("hidden"))) Entry sonde_io_enter(const Function* called, const Arguments* kept) {
+/// Handles calls that a thunk cannot: a thread's first call, values that are not in registers, a stack that is not the
+/// thread's own, and a shadow stack that is full.
+extern "C" __attribute__((visibility("hidden"))) Entry sonde_io_enter(const Function* called, Arguments* kept) {
   const Function& function = *called;
-  const Arguments& arguments = *kept;
+  Arguments& arguments = *kept;
   if (!tracing) return {nullptr, function.target};
   if (function.watch != nullptr && !function.watch(arguments)) return {nullptr, function.target};
   const std::uint64_t sp = arguments.sp();
@@ -173,8 +200,8 @@ extern "C" __attribute__((visibility("hidden"))) Entry sonde_io_enter(const Func
   return {&frame, function.target};
 }
 
-/// The end of calls of functions that name files, and of the loader's, whose results the tracer itself needs; and where
-/// a block is full. `end`: the processor's ticks. Returns the program's result of the call.
+/// The end of calls that name files, of calls of the loader, whose results the tracer needs, and of calls that find a
+/// full block. `end`: the processor's ticks. Returns the call's result for the program.
 extern "C" __attribute__((visibility("hidden"))) std::uint64_t sonde_io_exit(Frame* frame, std::uint64_t result,
                                                                              std::uint64_t end) {
   if (tick_kind != register_ticks) end = static_cast<std::uint64_t>(ticks());
@@ -182,15 +209,20 @@ extern "C" __attribute__((visibility("hidden"))) std::uint64_t sonde_io_exit(Fra
   const Function& function = *frame->called;
   Frame mine = *frame;
   give_back(*thread.file, *frame);
-  const std::uint8_t flags = read_after(mine, function, result);
+  std::uint8_t flags = read_after(mine, function, result);
   if (function.rule == nullptr) return function.after(mine, result);
-  if (mine.path != 0 && !(flags & flag_failed)) keep_note(thread, mine);
+  const From named = function.rule->path.from;
+  if (counts_bytes(named)) {
+    if (!(flags & flag_failed)) flags |= read_moved(thread, mine, function);
+  } else if (mine.path != 0 && !(flags & flag_failed)) {
+    keep_note(thread, mine);
+  }
   keep(thread, mine, end, flags);
   return function.after ? function.after(mine, result) : result;
 }
 
-/// The frame of the thunk that is being unwound: what rbx (3, by DWARF's numbers) is there. Not linked: libgcc_s would
-/// come into every program, where only those that unwind have it.
+/// The frame of the thunk that is being unwound: the value of rbx (3 in DWARF's numbering) there. libgcc_s is not
+/// linked, because every program would then load it, not only those that unwind.
 static std::uint64_t frame_address(_Unwind_Context* context) {
   static _Unwind_Word (*get_register)(_Unwind_Context*, int);
   if (get_register == nullptr) {
@@ -202,7 +234,7 @@ static std::uint64_t frame_address(_Unwind_Context* context) {
   return get_register ? get_register(context, 3) : 0;
 }
 
-/// Unwinding passes a thunk: the call has ended by an exception, or its thread is cancelled.
+/// Called when unwinding passes a thunk: an exception ended the call, or its thread is being cancelled.
 extern "C" __attribute__((visibility("hidden"))) _Unwind_Reason_Code sonde_io_personality(int, _Unwind_Action actions,
                                                                                           std::uint64_t,
                                                                                           _Unwind_Exception*,
@@ -211,10 +243,10 @@ extern "C" __attribute__((visibility("hidden"))) _Unwind_Reason_Code sonde_io_pe
   if (at == 0) return _URC_CONTINUE_UNWIND;
   Thread& thread = *current;
   const auto first = reinterpret_cast<std::uint64_t>(thread.file->frames);
-  // Not where the thunk itself is unwound before it has a frame, as from a handler of a signal.
+  // Not if the thunk is unwound before it has a frame, for example from a signal handler.
   if (at >= first && at < first + sizeof thread.file->frames) {
     Frame& frame = *reinterpret_cast<Frame*>(at);
-    // The frame stays taken: who unwinds reads it again after this. The next call finds it left.
+    // The frame stays taken, because the unwinder reads it again after this. The next call finds that it was left.
     if (functions[frame.function].rule != nullptr && !(frame.flags & frame_recorded))
       keep(thread, frame, ticks(), flag_thrown);
     frame.flags |= frame_recorded;

@@ -1,3 +1,4 @@
+// Long because: it runs within another program's loader lock: all of its state is in this file and nowhere else.
 #include "io/trace/objects.hpp"
 
 #include <dlfcn.h>
@@ -38,7 +39,7 @@ constexpr std::uint32_t word_64 = R_AARCH64_ABS64, global_data = R_AARCH64_GLOB_
 #endif
 
 /// A loaded object's dynamic section, addresses as they are in memory.
-// GNU hash tables do not say how many symbols there are: the last chain's end does.
+// GNU hash tables do not contain the number of symbols: the end of the last chain shows it.
 std::uint32_t count_symbols(const std::uint32_t* gnu) {
   const std::uint32_t buckets = gnu[0], first = gnu[1], filter = gnu[2];
   const auto* bucket = reinterpret_cast<const std::uint32_t*>(reinterpret_cast<const std::uint64_t*>(gnu + 4) + filter);
@@ -57,24 +58,24 @@ struct Object {
   const ElfW(Sym) * symbols = nullptr;
   const char* strings = nullptr;
   const std::uint32_t *gnu_hash = nullptr, *old_hash = nullptr;
-  const ElfW(Half) * versions = nullptr;   ///< of each symbol the number of its version; null: no versions here
-  const ElfW(Verneed) * needed = nullptr;  ///< versions that symbols of other objects are wanted in
+  const ElfW(Half) * versions = nullptr;   ///< the version number of each symbol; null: no versions
+  const ElfW(Verneed) * needed = nullptr;  ///< the wanted versions of symbols of other objects
   const ElfW(Verdef) * defined = nullptr;  ///< versions of its own symbols
-  bool symbolic = false;                   ///< what it has itself it takes for itself
+  bool symbolic = false;                   ///< the object resolves symbols to its own definitions first
   const ElfW(Rela) * plain = nullptr;
   const ElfW(Rela) * plt = nullptr;
   const ElfW(Relr) * packed = nullptr;
   std::size_t plain_count = 0, plt_count = 0, packed_count = 0;
   const ElfW(Phdr) * segments = nullptr;
   unsigned segment_count = 0;
-  /// The first values of thread-local variables, and where those of the calling thread are; tls_end 0: they are not
-  /// there.
+  /// The initial values of thread-local variables, and the address of the calling thread's variables; tls_end 0: there
+  /// are none.
   std::uintptr_t tls_begin = 0, tls_end = 0, tls_here = 0;
 
-  /// Walks through the hash table: for objects whose symbols are wanted.
+  /// Reads the whole hash table: only for objects whose symbols are needed.
   std::uint32_t symbol_count() const { return gnu_hash ? count_symbols(gnu_hash) : old_hash ? old_hash[1] : 0; }
 
-  /// Calls `act` with each symbol that the GNU hash table has under this hash: all versions of a name.
+  /// Calls `act` for each symbol with this hash in the GNU hash table: all versions of a name.
   template <typename Act> void each_of_hash(std::uint32_t hash, Act act) const {
     const std::uint32_t buckets = gnu_hash[0], first = gnu_hash[1], filter = gnu_hash[2];
     if (buckets == 0 || filter == 0) return;
@@ -98,10 +99,10 @@ struct Object {
     for (std::uint32_t k = 0, count = symbol_count(); k < count; ++k) one(k);
   }
 
-  /// The version in which this object wants a symbol, or has it; null: any.
+  /// The version of a symbol that this object wants or defines; null: any.
   const char* version_of(std::uint32_t symbol) const {
     if (versions == nullptr) return nullptr;
-    const unsigned number = versions[symbol] & 0x7fff;  // the highest bit: hidden from those who name no version
+    const unsigned number = versions[symbol] & 0x7fff;  // the highest bit: hidden from references without a version
     for (const auto* need = needed; need != nullptr; need = next(need, need->vn_next)) {
       const auto* one = next(reinterpret_cast<const ElfW(Vernaux)*>(need), need->vn_aux);
       for (unsigned k = 0; k < need->vn_cnt; ++k, one = next(one, one->vna_next))
@@ -110,9 +111,9 @@ struct Object {
     return own_version(number);
   }
 
-  /// The symbol that the loader takes of this object for a name that is wanted in a version, null for none: as
-  /// do_lookup_x of glibc does, which dlvsym does not, for it passes by what has no version in a library that has some,
-  /// as a preloaded one mostly is. 0: none.
+  /// The symbol that the loader would take from this object for a name in a wanted version (null: any version); 0:
+  /// none. The rules are those of glibc's do_lookup_x. dlvsym is different: in a library with versions it ignores
+  /// symbols without one, which most symbols of a preloaded library are.
   std::uint32_t definition(const char* name, std::uint32_t hash, const char* version) const {
     std::uint32_t found = 0, newest = 0, several = 0;
     each_of_name(name, hash, [&](std::uint32_t k) {
@@ -124,7 +125,7 @@ struct Object {
       } else if (version != nullptr) {
         const char* own = own_version(number);
         if (own != nullptr ? std::strcmp(own, version) == 0 : !hidden) found = k;
-      } else if (number < 3) {  // who names no version was linked before there were any, and is given the oldest
+      } else if (number < 3) {  // a reference without a version was linked before versions existed, and gets the oldest
         found = k;
       } else if (!hidden && several++ == 0) {
         newest = k;
@@ -133,7 +134,7 @@ struct Object {
     return found != 0 ? found : several == 1 ? newest : 0;
   }
 
-  /// The first and the last address, and what lies between segments.
+  /// The first and the last address, including gaps between segments.
   std::pair<std::uintptr_t, std::uintptr_t> extent() const {
     std::uintptr_t low = ~std::uintptr_t{0}, high = 0;
     for (unsigned k = 0; k < segment_count; ++k) {
@@ -154,12 +155,12 @@ struct Object {
   }
 
  private:
-  /// Lists of versions: each tells how far the next is, 0 at the last.
+  /// The next entry of a list of versions: each entry contains the distance to the next, 0 in the last.
   template <typename Entry> static const Entry* next(const Entry* one, std::uint32_t bytes) {
     return bytes == 0 ? nullptr : reinterpret_cast<const Entry*>(reinterpret_cast<const char*>(one) + bytes);
   }
 
-  /// The name of a version of its own; null: none; the object's own name does not count.
+  /// The name of a version that this object defines; null: there is none. The object's own name does not count.
   const char* own_version(unsigned number) const {
     for (const auto* one = defined; one != nullptr; one = next(one, one->vd_next))
       if (one->vd_ndx == number && (one->vd_flags & VER_FLG_BASE) == 0)
@@ -188,7 +189,7 @@ bool read_object(const dl_phdr_info& info, Object& object) {
   }
   if (dynamic == nullptr) return false;
   for (; dynamic->d_tag != DT_NULL; ++dynamic) {
-    // The C library has put the base into these already; musl and the vDSO have not.
+    // The C library has already added the base address to these; musl and the vDSO have not.
     std::uintptr_t at = dynamic->d_un.d_ptr;
     if (at < info.dlpi_addr) at += info.dlpi_addr;
     switch (dynamic->d_tag) {
@@ -213,12 +214,12 @@ bool read_object(const dl_phdr_info& info, Object& object) {
   return object.symbols != nullptr && object.strings != nullptr;
 }
 
-// ---- what is known ------------------------------------------------------------------------------
+// ---- known objects ------------------------------------------------------------------------------
 
 pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 Counts known;
 
-/// Objects that were looked at. An address says more than a path: one file may be loaded twice, another in its place.
+/// Objects that were searched. Addresses identify them, not paths: a file may be loaded twice, or replaced by another.
 struct Seen {
   std::uintptr_t base;
   const ElfW(Sym) * symbols;
@@ -229,16 +230,16 @@ struct Seen {
 Seen seen[4096];
 std::uint32_t seen_count;
 
-/// Slots that were unresolved when their object was patched, by the hash of the name that they are for: what is loaded
-/// later may give them a function. Never given back: an object that goes is not asked again.
+/// Slots that were unresolved when their object was patched, by the hash of their name: a library that is loaded later
+/// may resolve them to a function. Never freed: an object that is unloaded is not searched again.
 struct Late {
-  std::uint32_t hash, entry;  ///< its relocation's number in the object's `plt`
+  std::uint32_t hash, entry;  ///< the number of its relocation in the object's `plt`
 };
 Late late[65536];
 std::uint32_t late_used;
 constexpr std::uint32_t untold = ~std::uint32_t{0};
 
-/// address -> number + 1, also vfork's; open addressing.
+/// address -> number + 1, also of vfork; open addressing.
 constexpr std::uint32_t places = 4 * most_functions;
 struct Place {
   std::uint64_t address;
@@ -250,8 +251,8 @@ struct Names {
   void add(std::uint32_t hash) { bits[hash / 64 % 1024] |= std::uint64_t{1} << hash % 64; }
   bool may_hold(std::uint32_t hash) const { return bits[hash / 64 % 1024] >> hash % 64 & 1; }
 };
-/// The names of functions: most unresolved slots are somebody else's. And of those among them that are new:
-/// objects that were looked at before need to be asked for these alone.
+/// The names of traced functions, because most unresolved slots are for other functions. And the new names: objects
+/// that were searched before need to be searched only for these.
 Names names, new_names;
 
 std::uint32_t hashed(const char* name) {
@@ -270,11 +271,11 @@ std::uint32_t number_of(std::uint64_t address) {
   return 0;
 }
 
-/// Lines of the file that tells what functions have which numbers, not written yet: a library may have hundreds. They
-/// are written before anything leads to those functions. Where they cannot be, nothing more does from then on.
+/// Lines, not written yet, of the file with the numbers of functions; a library may have hundreds. They are written
+/// before any slot leads to those functions. If that fails, no more slots are patched.
 char lines[65536];
 std::size_t lines_bytes;
-std::uint64_t lines_written;  // at least: a child begins a file of its own
+std::uint64_t lines_written;  // at least this many: a child begins a file of its own
 bool lines_lost;
 
 void write_lines() {
@@ -323,7 +324,7 @@ void add(const Object& object, const char* name, std::uint64_t address, const Ru
   names.add(h);
   new_names.add(h);
   if (number_of(address) != 0) return;
-  if (known.functions == cost_function) {  // the last is not the program's
+  if (known.functions == cost_function) {  // the last number is not for the program
     ++known.full;
     return;
   }
@@ -340,7 +341,7 @@ void add(const Object& object, const char* name, std::uint64_t address, const Ru
 
 // ---- finding functions --------------------------------------------------------------------------
 
-/// Functions that return twice, or whose frame somebody else measures: they cannot be called from a thunk.
+/// Functions that return twice, or whose frame another function uses: a thunk cannot call them.
 constexpr const char* never_traced[] = {"setjmp",
                                         "_setjmp",
                                         "__sigsetjmp",
@@ -370,12 +371,12 @@ bool is_denied(const char* name) {
 constexpr const char* special = "*?[";
 bool is_pattern(const char* text) { return std::strpbrk(text, special) != nullptr; }
 
-/// The name that a rule means by a library: without folders, as the file is called.
+/// Whether a rule's pattern matches a library: its file name without folders.
 bool matches(const char* pattern, const char* name) {
   return is_pattern(pattern) ? ::fnmatch(pattern, name, 0) == 0 : std::strcmp(pattern, name) == 0;
 }
 
-/// Where a symbol leads: an IFUNC's resolver is asked by the loader, so that it is asked once and with what it expects.
+/// The address of a symbol. The resolver of an IFUNC is called by the loader, once and with the expected arguments.
 std::uint64_t address_of(const Object& object, const ElfW(Sym) & symbol, const char* name) {
   const unsigned type = ELF64_ST_TYPE(symbol.st_info);
   if (type == STT_FUNC) return object.base + symbol.st_value;
@@ -402,7 +403,7 @@ template <Unseen what> bool watch_unseen(const Arguments&) {
   return false;
 }
 
-/// Functions of libraries by which a program does I/O that only the kernel sees: that it does is noted.
+/// Notes functions of libraries with which a program does I/O that only the kernel sees.
 void add_unseen(const Object& object) {
   constexpr struct {
     const char *library, *name;
@@ -442,7 +443,7 @@ void add_loader(const Object& object) {
   }
 }
 
-/// Returns the name of one that was found; null if there is none.
+/// Returns the name of a function that was found; null if there is none.
 const char* find_functions(const TableHeader& table, const Object& object) {
   const auto* rules = reinterpret_cast<const Rule*>(&table + 1);
   const char* text = reinterpret_cast<const char*>(rules + table.rules);
@@ -453,7 +454,7 @@ const char* find_functions(const TableHeader& table, const Object& object) {
   const char* found = nullptr;
   for (std::uint32_t r = 0; r < table.rules; ++r) {
     const Rule& rule = rules[r];
-    if (rule.library != library) {  // rules of one library follow each other, and share its name
+    if (rule.library != library) {  // rules of one library are neighbours and share its name
       library = rule.library;
       meant = matches(text + library, object.name);
     }
@@ -468,7 +469,7 @@ const char* find_functions(const TableHeader& table, const Object& object) {
       }
     };
     const char* wanted = text + rule.name;
-    const std::size_t plain = std::strcspn(wanted, special);  // what names must begin with
+    const std::size_t plain = std::strcspn(wanted, special);  // the fixed beginning of the names
     if (wanted[plain] == 0 && object.gnu_hash != nullptr) {
       object.each_of_hash(hashed(wanted), [&](std::uint32_t k) {
         const char* name = object.strings + object.symbols[k].st_name;
@@ -487,7 +488,7 @@ const char* find_functions(const TableHeader& table, const Object& object) {
 
 // ---- patching -----------------------------------------------------------------------------------
 
-/// Slots that were made read-only after relocation are opened a page at a time.
+/// Makes slots writable, a page at a time, that became read-only after relocation.
 class Pages {
  public:
   explicit Pages(const Object& object) : object_(object) {}
@@ -496,7 +497,7 @@ class Pages {
     const std::uintptr_t page = reinterpret_cast<std::uintptr_t>(slot) & ~(size_ - 1);
     if (page != open_) {
       close();
-      // Only what the loader itself made read-only; text is never written.
+      // Only pages that the loader made read-only; code is never written.
       if (!object_.holds(reinterpret_cast<std::uintptr_t>(slot), PF_W)) return;
       if (hardened(reinterpret_cast<std::uintptr_t>(slot))) {
         if (confined && !permitted(__NR_mprotect, static_cast<long>(page), static_cast<long>(size_),
@@ -533,13 +534,13 @@ class Pages {
   bool protect_ = false;
 };
 
-/// Objects as they are while slots are patched, in the order in which they were loaded. Those that were there from the
-/// start the loader searches in that order; which of the others it does, and for whom, it alone knows.
+/// All objects while slots are patched, in the order of loading. The loader searches the objects of the program's start
+/// in this order; only the loader knows which of the others it searches for which object.
 Object there[sizeof seen / sizeof *seen];
 std::uint32_t there_count, begun_count;
 
-/// The pointer that the loader finds in the libraries that a handle stands for, RTLD_DEFAULT or one that dlopen gave;
-/// 0: nothing.
+/// The pointer that the loader finds in the libraries of a handle, which is RTLD_DEFAULT or a result of dlopen; 0: not
+/// found.
 std::uint64_t found_by(void* handle, const char* name, std::uint32_t hash, const char* version) {
   bool asked = false;
   std::uint64_t exact = 0, any = 0;
@@ -560,14 +561,14 @@ std::uint64_t found_by(void* handle, const char* name, std::uint32_t hash, const
   return 0;
 }
 
-/// By which dlopen an object came: its libraries are searched after those that are everybody's, or before them.
+/// The dlopen that loaded an object: its libraries are searched after the global ones, or before them.
 struct Opened {
-  void* handle;  ///< null: it was there from the start, or nobody saw who loaded it
+  void* handle;  ///< null: loaded at the program's start, or by an unknown call
   bool first;    ///< RTLD_DEEPBIND
 };
 
-/// What an unresolved slot will lead to: the loader has not been asked yet. The version counts: another one of the same
-/// name may take other arguments, as glfs_fsync does.
+/// The future target of an unresolved slot, for which the loader was not called yet. The version counts: another
+/// version of the same name may have other arguments, for example glfs_fsync.
 std::uint64_t resolved(const Object& object, std::uint32_t symbol, const Opened& opened) {
   const char* name = object.strings + object.symbols[symbol].st_name;
   const std::uint32_t hash = hashed(name);
@@ -587,8 +588,8 @@ std::uint64_t resolved(const Object& object, std::uint32_t symbol, const Opened&
   return found;
 }
 
-/// Points slots that lead to functions to their thunks. Of an object that was patched before, only slots that the
-/// loader resolves late may lead to what was loaded since, those with new names.
+/// Points slots of traced functions to their thunks. In an object that was patched before, only slots that the loader
+/// resolves late, and only those with new names, can lead to libraries that were loaded since.
 class Patching {
  public:
   Patching(const Object& object, Seen& told, const Opened& opened)
@@ -633,7 +634,7 @@ class Patching {
     const std::uint32_t n = number_of(reinterpret_cast<std::uint64_t>(before));
     if (n == 0) return;
     pages_.store(slot, thunk(n - 1));
-    // The first values of each new thread's variables; those of this thread are present already.
+    // The initial values for new threads; the variables of this thread already exist.
     const auto at = reinterpret_cast<std::uintptr_t>(slot);
     if (at < object_.tls_begin || at + sizeof *slot > object_.tls_end) return;
     void** const copy = reinterpret_cast<void**>(object_.tls_here + (at - object_.tls_begin));
@@ -645,7 +646,7 @@ class Patching {
     if (type == word_64 || type == global_data || type == jump_slot || type == relative) by_value(slot(entry));
   }
 
-  /// The symbol of a slot that still leads back into this object's own PLT; 0.
+  /// The symbol of a slot that still points back into this object's own PLT; else 0.
   std::uint32_t unresolved(const ElfW(Rela) & entry) const {
     const auto symbol = static_cast<std::uint32_t>(ELF64_R_SYM(entry.r_info));
     const auto value = reinterpret_cast<std::uint64_t>(*slot(entry));
@@ -657,7 +658,7 @@ class Patching {
     return own || number_of(value) != 0 ? 0 : symbol;
   }
 
-  /// Whether it leads to a function now.
+  /// Whether the slot leads to a traced function now.
   bool late_one(const ElfW(Rela) & entry, std::uint32_t symbol) {
     const std::uint64_t target = resolved(object_, symbol, opened_);
     const std::uint32_t n = target ? number_of(target) : 0;
@@ -712,17 +713,26 @@ bool is_loader(const Object& object) {
 bool is_mpi(const Object& object) { return std::strncmp(object.name, "libmpi", 6) == 0; }
 bool is_hdf5(const Object& object) { return std::strncmp(object.name, "libhdf5", 7) == 0; }
 
-/// Only the program's own MPI knows how long its datatypes are.
+/// Only the program's MPI library knows the sizes of its datatypes.
 void find_mpi(const Object& object) {
-  if (!is_mpi(object) || mpi_type_size != nullptr) return;
+  if (!is_mpi(object) || mpi.type_size != nullptr) return;
   void* handle = ::dlopen(object.path, RTLD_LAZY | RTLD_NOLOAD);
   if (handle == nullptr) return;
-  mpi_type_f2c = reinterpret_cast<std::uint64_t (*)(std::int32_t)>(::dlsym(handle, "PMPI_Type_f2c"));
-  mpi_type_size = reinterpret_cast<int (*)(std::uint64_t, int*)>(::dlsym(handle, "PMPI_Type_size"));
+  const auto find = [&](auto& function, const char* name) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(handle, name));
+  };
+  find(mpi.type_f2c, "PMPI_Type_f2c");
+  find(mpi.type_size_x, "PMPI_Type_size_x");
+  find(mpi.type_size, "PMPI_Type_size");
+  find(mpi.status_f2c, "PMPI_Status_f2c");
+  find(mpi.get_count, "PMPI_Get_count");
+  find(mpi.get_elements_x, "PMPI_Get_elements_x");
+  find(mpi.no_status, "MPI_F_STATUS_IGNORE");
+  mpi.byte = reinterpret_cast<std::uint64_t>(::dlsym(handle, "ompi_mpi_byte"));
   ::dlclose(handle);
 }
 
-/// The n-th library that looks like HDF5.
+/// Notes the n-th library that looks like HDF5.
 void find_hdf5(const Object& object, unsigned& n) {
   if (!is_hdf5(object) || n == most_hdf5) return;
   void* handle = ::dlopen(object.path, RTLD_LAZY | RTLD_NOLOAD);
@@ -731,10 +741,15 @@ void find_hdf5(const Object& object, unsigned& n) {
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(handle, name));
     return function != nullptr && object.holds(reinterpret_cast<std::uint64_t>(function), PF_X);
   };
-  Hdf5 found{~std::uint64_t{0}, 0, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
+  Hdf5 found{};
+  found.low = ~std::uint64_t{0};
   if (find(found.kind, "H5Iget_type") && find(found.type_bytes, "H5Tget_size") &&
       find(found.points, "H5Sget_select_npoints") && find(found.dataset_space, "H5Dget_space") &&
-      find(found.attribute_space, "H5Aget_space") && find(found.close_space, "H5Sclose")) {
+      find(found.attribute_space, "H5Aget_space") && find(found.close_space, "H5Sclose") &&
+      find(found.type_class, "H5Tget_class") && find(found.has_class, "H5Tdetect_class") &&
+      find(found.is_variable_text, "H5Tis_variable_str") && find(found.members, "H5Tget_nmembers") &&
+      find(found.member, "H5Tget_member_type") && find(found.element, "H5Tget_super") &&
+      find(found.close_type, "H5Tclose")) {
     for (unsigned k = 0; k < object.segment_count; ++k) {
       const auto& s = object.segments[k];
       if (s.p_type != PT_LOAD || (s.p_flags & PF_X) == 0) continue;
@@ -746,7 +761,7 @@ void find_hdf5(const Object& object, unsigned& n) {
   ::dlclose(handle);
 }
 
-/// How many objects were ever loaded and unloaded: an unchanged number spares the way through all of them.
+/// The numbers of loaded and unloaded objects so far: if they are unchanged, no object needs to be checked.
 struct Turnover {
   unsigned long long loaded, unloaded;
 };
@@ -771,7 +786,7 @@ template <typename Do> void each_object(Do act) {
   ::dl_iterate_phdr(step, static_cast<void*>(&act));
 }
 
-/// While `act` runs no object goes, and none comes.
+/// While `act` runs, no object is loaded or unloaded.
 template <typename Do> void held(Do act) {
   const auto once = [](dl_phdr_info*, std::size_t, void* what) {
     (*static_cast<Do*>(what))();
@@ -782,7 +797,7 @@ template <typename Do> void held(Do act) {
 
 bool is_kernels(const Object& object) { return std::strncmp(object.name, "linux-vdso", 10) == 0; }
 
-/// Which of `seen` this is; their number if none.
+/// The position of this object in `seen`; the size of `seen` if it is not there.
 std::uint32_t place_of(const Object& object) {
   std::uint32_t k = 0;
   while (k < seen_count && !(seen[k].base == object.base && seen[k].symbols == object.symbols)) ++k;
@@ -800,7 +815,7 @@ constinit thread_local const Locked* locked __attribute__((tls_model("initial-ex
 
 extern "C" {
 static void sonde_io_nothing() {}
-/// Called by dlsym, which has the loader's lock then.
+/// Called by dlsym, which holds the loader's lock at that time.
 __attribute__((used)) static void (*sonde_io_resolve())() {
   if (const Locked* const todo = locked) {
     locked = nullptr;
@@ -813,16 +828,16 @@ __attribute__((visibility("default"))) void sonde_io_with_loader() __attribute__
 
 namespace {
 
-/// Runs `act` with the loader's lock held. dlopen takes that first, then the one of the list of objects, which
-/// dl_iterate_phdr takes: a call of dlsym from within dl_iterate_phdr takes them the other way round, and waits for
-/// ever for a thread that loads a library meanwhile. Nothing in the C library's interface takes that lock, but an
-/// indirect function is resolved with it held.
+/// Runs `act` with the loader's lock held. dlopen takes this lock first, then that of the list of objects, which
+/// dl_iterate_phdr also takes. A call of dlsym inside dl_iterate_phdr would take them in the opposite order, and wait
+/// forever for a thread that loads a library. No function of the C library just takes the loader's lock, but it is held
+/// while an indirect function is resolved.
 template <typename Do> void with_loader(Do act) {
   const Locked todo{[](void* what) { (*static_cast<Do*>(what))(); }, &act};
   locked = &todo;
   std::ignore = ::dlsym(RTLD_DEFAULT, "sonde_io_with_loader");
   if (locked == nullptr) return;
-  locked = nullptr;  // another's function of this name comes first
+  locked = nullptr;  // another object has a function of this name before ours
   act();
 }
 
@@ -832,7 +847,7 @@ void look_again(const Opened& opened) {
   with_loader([&] { look(opened); });
 }
 
-/// With the loader's lock held, also by a thread that is in a library's constructor: `lock` comes after it.
+/// Called with the loader's lock held, perhaps by a thread in a library's constructor: `lock` is taken after it.
 void look(const Opened& opened) {
   ::pthread_mutex_lock(&lock);
   const Turnover now = turnover();
@@ -850,7 +865,7 @@ void look(const Opened& opened) {
     ++known.objects;
     mpi = mpi || is_mpi(object);
     any_hdf5 = any_hdf5 || is_hdf5(object);
-    // The loader's own functions are called with the loader's lock held.
+    // The loader calls its own functions with its lock held.
     if (is_ours(object) || is_loader(object)) return;
     // Slots of older objects never lead to objects loaded with RTLD_LOCAL, as most plug-ins are.
     const char* const one = find_functions(*the_table, object);
@@ -869,7 +884,7 @@ void look(const Opened& opened) {
   if (seen_count != seen_before) {
     held([&] {
       there_count = 0;
-      each_object([](const Object& object) {  // nobody is led into the kernel's
+      each_object([](const Object& object) {  // no slot may lead into the kernel's object
         if (!is_kernels(object) && there_count < sizeof there / sizeof *there) there[there_count++] = object;
       });
       if (begun_count == 0) begun_count = there_count;
@@ -896,7 +911,7 @@ struct Quiet {
   ~Quiet() { note_own(thread, begin); }
 };
 
-/// `size` and `offset` of the loader's functions are their second and third argument: read_before().
+/// For the loader's functions, `size` and `offset` hold the second and third argument, see read_before().
 std::uint64_t after_opening(std::uint64_t result, std::uint64_t mode) {
   if (result == 0) return result;
   const Quiet quiet;
@@ -906,7 +921,7 @@ std::uint64_t after_opening(std::uint64_t result, std::uint64_t mode) {
 
 std::uint64_t after_dlopen(const Frame& frame, std::uint64_t result) { return after_opening(result, frame.size); }
 
-/// Libraries in a namespace of their own have a C library of their own, whose functions are no ones that were found.
+/// Libraries in a separate namespace have a separate C library, whose functions are not traced.
 std::uint64_t after_dlmopen(const Frame& frame, std::uint64_t result) {
   if (result != 0) {
     const Quiet quiet;
@@ -959,7 +974,7 @@ void forget_objects() {
   }
   seen_count = kept;
   if (gone) {
-    // Numbers stay taken, for records have them; addresses that nobody holds any more lead nowhere.
+    // Numbers stay in use, because records contain them; addresses of unloaded objects are forgotten.
     for (std::uint32_t k = 0; k < places; ++k) place[k] = {};
     bool held[most_functions] = {};
     each_object([&](const Object& object) {

@@ -1,7 +1,7 @@
 #pragma once
 /// The shared objects of this process: which of their functions belong to layers, and which slots of all objects lead
-/// there. Called with the loader's lock not held, at start and after dlopen and dlclose; any-thread, one at a time.
-/// Uses the C library: not in the hot path.
+/// to these functions. Called without the loader's lock, at start and after dlopen and dlclose; any-thread, one at a
+/// time. It uses the C library, so it must not be called in the hot path.
 
 #include <cstdint>
 
@@ -10,13 +10,13 @@
 namespace sonde::io {
 
 struct Counts {
-  std::uint32_t objects, functions, slots, full;  ///< full: functions left out, for all numbers are taken
+  std::uint32_t objects, functions, slots, full;  ///< full: functions left out, because all numbers are in use
 };
 
-/// Finds functions of objects that are new, and lets every slot that leads to one lead to its thunk. own: an address in
-/// the tracer. False where their names could not be written, and nothing leads to them.
+/// Finds functions in new objects, and points every slot of such a function to its thunk. own: an address in the
+/// tracer. False if their names could not be written; then no slot leads to the thunks.
 bool patch_objects(const TableHeader& table, const void* own);
-/// Forgets functions of objects that are gone: their addresses may come to mean others.
+/// Forgets functions of unloaded objects, because their addresses may be used again.
 void forget_objects();
 /// The pointer to use instead of one from the loader: the function's thunk, or the pointer itself.
 std::uint64_t instead(std::uint64_t address);

@@ -1,5 +1,5 @@
-/// The tracer begins: a preloaded library's constructor. Whatever is not as it should be, the program runs as if nobody
-/// looked, and says nothing: its output may be somebody's data. Why not stands in `<folder>/<host>-<pid>.refused`.
+/// The start of the tracer: the constructor of a preloaded library. If anything is wrong, the program runs untraced.
+/// Nothing is printed, because the program's output may be data; the reason is in `<folder>/<host>-<pid>.refused`.
 
 #include <cpuid.h>
 #include <dlfcn.h>
@@ -15,7 +15,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
+#include "core/printable.hpp"
 #include "core/ticks.hpp"
 #include "io/trace/confinement.hpp"
 #include "io/trace/engine.hpp"
@@ -45,23 +47,29 @@ void refuse(const char* why) {
   sys::close(fd);
 }
 
-/// JSON's quotes and backslashes, and what is no text at all.
-void quote(char* to, std::size_t room, const char* text) {
+/// The text of json_name() in core/json.hpp, without its quotes and without allocating. A name that is too long is cut.
+void quote(char* to, std::size_t room, std::string_view text) {
   char* end = to + room - 7;
-  for (; *text && to < end; ++text) {
-    const unsigned char c = static_cast<unsigned char>(*text);
-    if (c == '"' || c == '\\') *to++ = '\\';
-    if (c < 0x20) {
-      to += std::snprintf(to, 7, "\\u%04x", c);
+  while (!text.empty() && to < end) {
+    std::uint32_t code = 0;
+    const std::size_t n = utf8_front(text, code);
+    if (n == 1 && code >= 0x80) {
+      to += std::snprintf(to, 7, "\\\\x%02x", code);
+    } else if (code < 0x20) {
+      to += std::snprintf(to, 7, "\\u%04x", code);
+    } else if (like_a_number(text)) {
+      to += std::snprintf(to, 7, "\\\\x5c");
     } else {
-      *to++ = static_cast<char>(c);
+      if (code == '"' || code == '\\') *to++ = '\\';
+      std::memcpy(to, text.data(), n);
+      to += n;
     }
+    text.remove_prefix(n);
   }
   *to = 0;
 }
 
-/// Whether this executable is one of those that only start others: `:`-separated names, and whole paths, in
-/// SONDE_IO_SKIP.
+/// Whether this executable only starts others: SONDE_IO_SKIP lists these, as names and whole paths with `:` between.
 bool skipped(const char* program) {
   const char* name = std::strrchr(program, '/');
   name = name ? name + 1 : program;
@@ -83,12 +91,12 @@ const char* rank_of_environment() {
   return "-1";
 }
 
-/// Which MPI program this process is a rank of: a name that all its ranks have in common, and no other's do.
-/// `everywhere`: on all hosts; else those of one host have it in common.
+/// The MPI program of which this process is a rank: a name that all its ranks share, and no other program's ranks.
+/// `everywhere`: the ranks of all hosts share it; otherwise only those of one host.
 char world[512];
 bool everywhere;
 
-/// The process that `pid`, was started by, and its own name; 0: not known.
+/// The parent of `pid`, and the name of `pid`; 0: not known.
 int parent_of(int pid, char* name, std::size_t room) {
   char path[64], text[512];
   std::snprintf(path, sizeof path, "/proc/%d/stat", pid);
@@ -113,7 +121,7 @@ void name_world() {
       return;
     }
   }
-  // Hydra gives its ranks nothing of the kind: by the process that started them, one on each host.
+  // Hydra gives its ranks no such name: the process that started them, one on each host, identifies the program.
   everywhere = false;
   char name[64];
   int pid = static_cast<int>(sys::process_id());
@@ -127,7 +135,7 @@ void name_world() {
   }
 }
 
-/// A child after fork knows the functions that its parent had found by then, under the parent's numbers.
+/// After fork, a child knows the functions that its parent had found until then, with the parent's numbers.
 void name_process() {
   char program[2048], quoted[4096], name[512], of_world[1024];
   const ssize_t got = ::readlink("/proc/self/exe", program, sizeof program - 1);
@@ -147,7 +155,7 @@ void name_process() {
   process.began_ticks = began_ticks;
   timespec wall;
   ::clock_gettime(CLOCK_REALTIME, &wall);
-  // exec keeps the number of a process, and its image's files must not be taken for the next one's.
+  // exec keeps the process number, so the files of one program image need another name than those of the next.
   std::snprintf(process.prefix, sizeof process.prefix, "%s/%s-%u-%llx", folder, host, process.pid,
                 began & 0xffffffffffull);
   std::snprintf(process.header, sizeof process.header,
@@ -163,7 +171,7 @@ void name_process() {
                 inherits ? counts().functions : 0u, of_world, everywhere ? 1 : 0);
 }
 
-/// Everything is in its place: what the kernel sees from now on is the program's, and no longer the loader's or ours.
+/// Everything is ready: the kernel's events from now on belong to the program, not to the loader or the tracer.
 void note_ready() {
   const std::size_t length = std::strlen(process.header);
   std::snprintf(process.header + length, sizeof process.header - length,
@@ -205,8 +213,8 @@ void measure_vectors() {
 #endif
 }
 
-/// The node's account of what was written, and the places for threads; made by `sonde io run` on its own node, on
-/// others by whoever comes first.
+/// Opens the node's account of written bytes, and the places for threads. `sonde io run` creates it on its own node; on
+/// other nodes the first process does.
 bool open_account() {
   constexpr std::size_t all = shared_bytes + max_places * sizeof(ThreadPlace);
   char path[4096];
@@ -217,7 +225,7 @@ bool open_account() {
   std::size_t bytes = ::fstat(fd, &found) == 0 ? static_cast<std::size_t>(found.st_size) : 0;
   for (const std::size_t wanted : {shared_bytes, all})
     if (bytes < wanted && fits(wanted) && sys::fallocate(fd, wanted) == 0) bytes = wanted;
-  // Where room cannot be reserved a place that the disk has no room for would be a SIGBUS.
+  // If the space cannot be reserved, writing to a place would raise SIGBUS on a full disk.
   if (bytes < shared_bytes && fits(shared_bytes) && ::ftruncate(fd, shared_bytes) == 0) bytes = shared_bytes;
   bytes = bytes < all ? shared_bytes : all;
   void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -229,9 +237,45 @@ bool open_account() {
   return true;
 }
 
+/// Writes the descriptors that the program was given at its start: a line each, the number, and the name of what may
+/// hold bytes; a socket, a pipe and the like have none. No traced call opened them.
+void note_descriptors() {
+  char path[4096];
+  Words(path, sizeof path) << process.prefix << ".descriptors";
+  const int folder_fd = sys::open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+  if (folder_fd < 0) return;
+  const long file =
+      fits(1 << 20) ? open_apart(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600) : -EFBIG;
+  alignas(8) static char entries[8192];
+  static char lines[3 * 4096 + 64];
+  bool whole = file >= 0;
+  for (long got; whole && (got = sys::call(__NR_getdents64, folder_fd, sys::of(entries), sizeof entries)) > 0;) {
+    for (long k = 0; k < got;) {
+      std::uint16_t bytes;  // struct linux_dirent64: two numbers of 8 B, this one, a type of 1 B, the name
+      std::memcpy(&bytes, entries + k + 16, sizeof bytes);
+      const char* name = entries + k + 19;
+      k += bytes;
+      const int fd = name[0] == '.' ? -1 : std::atoi(name);
+      if (fd < 3 || fd == folder_fd || fd == file) continue;
+      char target[4096];
+      const long length = sys::call(__NR_readlinkat, folder_fd, sys::of(name), sys::of(target), sizeof target - 1);
+      target[length > 0 ? length : 0] = 0;
+      Words words(lines, sizeof lines);
+      words << name << "\t";
+      if (target[0] == '/') words.encoded(target);
+      words << "\n";
+      const auto size = static_cast<std::size_t>(words.end() - lines);
+      whole = whole && sys::write(static_cast<int>(file), lines, size) == static_cast<long>(size);
+    }
+  }
+  if (file >= 0) sys::close(static_cast<int>(file));
+  if (file >= 0 && !whole) sys::unlink(path);
+  sys::close(folder_fd);
+}
+
 void in_child() {
   forget_threads();
-  // A child behind a filter that does not even let it ask who it is would write into its parent's files.
+  // A child whose filter forbids even getpid would write into its parent's files.
   if (confined && !(permitted(__NR_getpid, 0, 0, 0, 0, 0, 0) && permitted(__NR_getppid, 0, 0, 0, 0, 0, 0) &&
                     permitted(__NR_readlink, 0, 0, 0, 0, 0, 0) && permitted(__NR_clock_gettime, 0, 0, 0, 0, 0, 0))) {
     tracing = false;
@@ -263,8 +307,9 @@ __attribute__((constructor)) void begin() {
   if (!open_account()) return refuse("the trace's folder cannot be written");
   name_world();
   name_process();
+  note_descriptors();
   measure_vectors();
-  if (begin_ends() != 0) return refuse("no key is left that tells when a thread ends");
+  if (begin_ends() != 0) return refuse("no thread-specific key is left, which would show the end of a thread");
   ::pthread_atfork(nullptr, nullptr, in_child);
   if (!patch_objects(*table, reinterpret_cast<const void*>(&begin))) return;
   process.cost = measure_cost();

@@ -1,7 +1,7 @@
 #pragma once
 /// System calls without the C library: its functions may be the traced ones, may use vector registers that hold a
-/// caller's arguments, and set errno. Results are the kernel's: -errno for an error; -EPERM of what the program's own
-/// filter does not allow, which is not called. Signal-safe, any-thread.
+/// caller's arguments, and set errno. Results are the kernel's: -errno for an error. A call that the program's own
+/// filter forbids is not made and returns -EPERM. Signal-safe, any-thread.
 
 #include <asm/unistd.h>
 
@@ -53,7 +53,7 @@ inline long write(int fd, const void* from, std::size_t bytes) {
 }
 inline long duplicate(int fd, long from) { return call(__NR_fcntl, fd, 1030, from); }  // F_DUPFD_CLOEXEC
 
-/// A limit of the process, as RLIMIT_FSIZE, both values: soft and hard. new_: what it is to be; null: as it is.
+/// A limit of the process, such as RLIMIT_FSIZE, with soft and hard value. new_: the new limit; null: unchanged.
 struct Limit {
   std::uint64_t soft, hard;
 };

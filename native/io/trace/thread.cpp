@@ -24,11 +24,12 @@ namespace sonde::io {
 constinit thread_local Thread* current __attribute__((tls_model("initial-exec")));
 constinit thread_local ThreadFile* open_file __attribute__((tls_model("initial-exec")));
 
-/// Whether calls must not make this thread's files: they are being made, or this is a child between vfork and exec.
+/// Whether calls must not create this thread's files: they are being created, or this is a child between vfork and
+/// exec.
 extern constinit thread_local bool beginning __asm__("sonde_io_beginning")
     __attribute__((tls_model("initial-exec"), visibility("hidden")));
 constinit thread_local bool beginning;
-/// Where vfork returns to, twice: see the thunks.
+/// The address to which vfork returns twice: see the thunks.
 extern constinit thread_local std::uint64_t vfork_back __asm__("sonde_io_vfork_back")
     __attribute__((tls_model("initial-exec"), visibility("hidden")));
 constinit thread_local std::uint64_t vfork_back;
@@ -50,8 +51,8 @@ void not_used(std::uint64_t bytes) {
     std::atomic_ref(process.shared->bytes).fetch_sub(bytes, std::memory_order_relaxed);
 }
 
-/// Threads take their descriptors one after another, that a program near its limit has one less at most, and only for a
-/// moment. Who holds it may have been left behind by a fork or be slower than everything else: nobody waits for ever.
+/// Threads take descriptors one after another, so that a program near its limit lacks at most one, for a moment. A fork
+/// may have left the lock held, or its holder may be very slow: no thread waits forever.
 std::atomic<bool> descriptor_taken;
 class OneDescriptor {
  public:
@@ -76,8 +77,8 @@ bool still_ours(const Thread& thread) {
   return found.st_dev == thread.device && found.st_ino == thread.inode;
 }
 
-/// A number for a descriptor that stays open, where it takes none from the program: at or above its limit, which is
-/// raised meanwhile, or far below one that nobody reaches. -1: there is none.
+/// Moves a descriptor that stays open to a number that the program does not need: at or above its limit, which is
+/// raised for a moment, or slightly below a limit that no program reaches. -1: not possible.
 int out_of_reach(int fd) {
   sys::Limit before;
   if (sys::limit(RLIMIT_NOFILE, nullptr, &before) != 0) return -1;
@@ -95,18 +96,18 @@ void name_file(char* path, std::size_t room, const Thread& thread) {
   Words(path, room) << process.prefix << "-" << std::uint64_t{thread.number} << ".blk";
 }
 
-/// All of it, or nothing. 0, or -errno.
+/// Writes everything or nothing. Returns 0 or -errno.
 long write_all(long fd, const void* bytes, std::size_t length, std::uint64_t at) {
   if (!fits(at + length)) return -EFBIG;
   const long done = sys::write(static_cast<int>(fd), bytes, length);
   if (done == static_cast<long>(length)) return 0;
-  // A part of a block on a full disk: the next one would not be found behind it.
+  // On a full disk, part of a block was written: the next block could not be found after it.
   sys::call(__NR_ftruncate, fd, static_cast<long>(at));
   return done < 0 ? done : -ENOSPC;
 }
 
-/// Empties a block that goes nowhere, but for whose calls follow: that goes to the other block. Returns how many calls
-/// of the program it held.
+/// Empties a block that cannot be written; the record that names the following thread moves to the other block. Returns
+/// the number of the program's calls in it.
 std::uint64_t drop(ThreadFile& file, std::uint32_t block) {
   const auto* records = reinterpret_cast<const Record*>(file.blocks[block] + sizeof(BlockHeader));
   std::uint64_t calls = 0;
@@ -128,7 +129,7 @@ std::uint64_t drop(ThreadFile& file, std::uint32_t block) {
   return calls;
 }
 
-/// Whether the clock may be read: on some machines that is a system call.
+/// Whether the clock may be read, which is a system call on some machines.
 bool clock_permitted() { return !confined || permitted(__NR_clock_gettime, 1, 0, 0, 0, 0, 0); }
 
 void note_clocks(ThreadFile& file) {
@@ -146,7 +147,7 @@ void note_clocks(ThreadFile& file) {
 
 void lose(Thread& thread, std::uint32_t block, Why reason) { note_lost(reason, drop(*thread.file, block)); }
 
-/// Writes a block behind those that are in the file. 0, or -errno.
+/// Appends a block to the file. Returns 0 or -errno.
 long write_block(Thread& thread, const std::byte* bytes, std::size_t length) {
   ThreadFile& file = *thread.file;
   const OneDescriptor one;
@@ -161,7 +162,7 @@ long write_block(Thread& thread, const std::byte* bytes, std::size_t length) {
     if (fd < 0) return fd;
   }
   long error = 0;
-  if (file.appended == 0) {  // it had no file when it began
+  if (file.appended == 0) {  // the thread had no file when it began
     error = write_all(fd, thread.place->header, thread.place->header_bytes, 0);
     if (error == 0) file.appended = thread.place->header_bytes;
   }
@@ -170,7 +171,8 @@ long write_block(Thread& thread, const std::byte* bytes, std::size_t length) {
   return error;
 }
 
-/// The full block goes to the file; records of signal handlers meanwhile to the other. `block` has been left already.
+/// Appends the full block to the file; signal handlers meanwhile record in the other block. `block` is no longer
+/// current.
 void append(Thread& thread, std::uint32_t block) {
   ThreadFile& file = *thread.file;
   if (!granted(block_bytes)) return lose(thread, block, Why::full);
@@ -188,7 +190,7 @@ void append(Thread& thread, std::uint32_t block) {
   note_clocks(file);
 }
 
-/// Where the stack lies that `sp` points into, from /proc/self/maps. The main thread's grows downwards.
+/// The range of the stack that contains `sp`, from /proc/self/maps. The main thread's stack grows downwards.
 void find_stack(std::uint64_t sp, std::uint64_t& low, std::uint64_t& high) {
   low = sp - (1u << 20);
   high = sp + (1u << 16);
@@ -225,7 +227,7 @@ void find_stack(std::uint64_t sp, std::uint64_t& low, std::uint64_t& high) {
   sys::close(fd);
 }
 
-/// As core/block.cpp's, byte by byte: once a file.
+/// The same as in core/block.cpp, byte by byte, because it runs only once a file.
 std::uint32_t checksum(const char* bytes, std::size_t count, std::uint32_t seed) {
   std::uint32_t c = ~seed;
   for (std::size_t k = 0; k < count; ++k) {
@@ -243,7 +245,7 @@ struct FileHeader {
 };
 static_assert(sizeof(FileHeader) <= sizeof(ThreadPlace::header));
 
-/// Returns its bytes.
+/// Returns its size in bytes.
 std::uint32_t fill(FileHeader& head, std::uint32_t number) {
   for (int k = 0; k < 8; ++k) head.magic[k] = "SONDEBLK"[k];
   Words words(head.text, sizeof head.text);
@@ -258,8 +260,8 @@ std::uint32_t fill(FileHeader& head, std::uint32_t number) {
   return static_cast<std::uint32_t>(length + 24);
 }
 
-/// Threads that ended, whose files are free. Held for a few instructions, with signals let through: a handler that
-/// finds it held makes new files instead of waiting.
+/// Lock of the ended threads, whose files are free. It is held for a few instructions, without blocking signals: a
+/// handler that finds it held creates new files instead of waiting.
 std::atomic<bool> pool_held;
 Thread* pool;
 
@@ -298,7 +300,7 @@ void begin_file(ThreadFile& file, std::uint64_t appended) {
   file.appended = appended;
 }
 
-/// The mapped file of a thread; null: `error`, -errno, is the cause.
+/// The mapped file of a thread; null on failure, with the cause in `error` as -errno.
 ThreadFile* map_tail(const char* path, long& error) {
   error = -EFBIG;
   if (!fits(sizeof(ThreadFile))) return nullptr;
@@ -307,7 +309,7 @@ ThreadFile* map_tail(const char* path, long& error) {
     error = tail;
     return nullptr;
   }
-  // Reserved beforehand: a page that the disk has no room for would be a SIGBUS in the program.
+  // The space is reserved, because a page without room on the disk would raise SIGBUS in the program.
   static const char zeros[4096] = {};
   error = sys::fallocate(static_cast<int>(tail), sizeof(ThreadFile));
   if (error != 0) {
@@ -348,12 +350,12 @@ Thread* with_files(std::uint32_t number, long& error) {
     sys::unlink(tail);
     return nullptr;
   }
-  *thread = {file, kept, made.st_dev, made.st_ino, number, false, false, nullptr, nullptr};
+  *thread = {file, kept, made.st_dev, made.st_ino, number, false, false, nullptr, nullptr, {}};
   begin_file(*file, begun);
   return thread;
 }
 
-/// One of the places that were made beforehand, which takes no system call.
+/// Takes one of the places that were created in advance, without a system call.
 Thread* in_place(std::uint32_t number) {
   if (process.places == nullptr) return nullptr;
   std::atomic_ref<std::uint64_t> taken(process.shared->places);
@@ -370,7 +372,7 @@ Thread* in_place(std::uint32_t number) {
   Words(place.name, sizeof place.name) << name;
   place.number = number;
   place.header_bytes = fill(*reinterpret_cast<FileHeader*>(place.header), number);
-  auto* thread = new (place.thread) Thread{&place.file, -1, 0, 0, number, false, false, &place, nullptr};
+  auto* thread = new (place.thread) Thread{&place.file, -1, 0, 0, number, false, false, &place, nullptr, {}};
   begin_file(place.file, 0);
   std::atomic_ref(place.taken).store(1, std::memory_order_release);
   return thread;
@@ -397,13 +399,13 @@ Thread* new_thread() {
 }  // namespace
 
 bool fits(std::uint64_t bytes) {
-  static std::uint64_t last = ~std::uint64_t{0};  // of before the program forbade the question
+  static std::uint64_t last = ~std::uint64_t{0};  // the value from before the program forbade this call
   sys::Limit now;
   if (sys::limit(RLIMIT_FSIZE, nullptr, &now) == 0) std::atomic_ref(last).store(now.soft, std::memory_order_relaxed);
   return bytes <= std::atomic_ref(last).load(std::memory_order_relaxed);
 }
 
-/// Whether one of the three descriptors that a program is given is closed, while another thread may use its number.
+/// Whether one of the three standard descriptors is closed, so that another thread may use its number.
 static bool streams_in_reach() {
 #if __has_include(<sys/single_threaded.h>)
   if (__libc_single_threaded != 0) return false;
@@ -456,7 +458,7 @@ int begin_ends() {
 }
 
 Thread* begin_thread(std::uint64_t sp) {
-  if (beginning) return nullptr;  // a signal's handler, while the thread's files are being made
+  if (beginning) return nullptr;  // a signal handler, while the thread's files are being created
   const auto begin = static_cast<std::uint64_t>(ticks());
   beginning = true;
   Thread* thread = from_pool();
@@ -467,14 +469,14 @@ Thread* begin_thread(std::uint64_t sp) {
     return nullptr;
   }
   ThreadFile& file = *thread->file;
-  const auto tid = static_cast<std::int32_t>(sys::thread_id());  // below 0: it may not be asked
+  const auto tid = static_cast<std::int32_t>(sys::thread_id());  // below 0: the call is forbidden
   file.tid = tid > 0 ? static_cast<std::uint32_t>(tid) : process.pid + thread->number;
   free_frames(file);
   find_stack(sp, file.stack_low, file.stack_high);
   note_clocks(file);
   if (Record* record = reserve(*thread))
     *record = {file.last_ticks, file.last_ns, file.tid, 0, 0, thread_function, 0, 0};
-  // May allocate, and use any register: the thread's files must be found when it ends.
+  // May allocate and use any register: needed to find the thread's files when it ends.
   current = thread;
   {
     const Busy busy(*thread);
@@ -505,7 +507,7 @@ void keep_descriptor() {
   if (fd < 0) return;
   int kept = out_of_reach(static_cast<int>(fd));
   sys::Limit limit;
-  constexpr std::uint64_t last = 16;  // numbers below the limit, which few programs come to
+  constexpr std::uint64_t last = 16;  // numbers just below the limit, which few programs reach
   if (kept < 0 && sys::limit(RLIMIT_NOFILE, nullptr, &limit) == 0 && limit.soft > 4 * last)
     kept = static_cast<int>(std::max(sys::duplicate(static_cast<int>(fd), static_cast<long>(limit.soft - last)), -1L));
   struct stat made;
@@ -537,7 +539,7 @@ void forget_threads() {
   descriptor_taken.store(false, std::memory_order_relaxed);
 }
 
-/// After vfork, in the child and in the parent that goes on then.
+/// Called after vfork, in the child and then in the parent, which continues.
 extern "C" __attribute__((visibility("hidden"))) void sonde_io_vforked(int result) {
   beginning = result == 0;
   if (current == nullptr) return;

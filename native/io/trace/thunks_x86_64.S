@@ -1,19 +1,19 @@
-// Entry and exit of traced functions, one thunk a function, all with one body.
+// Entry and exit of traced functions: one thunk for each function, all with the same body.
 //
-// A thunk stands in a slot (of a PLT, or of data) in a function's place. The body fills a frame and calls the function from here, so
-// that the processor foresees every return and shadow stacks stay valid. The caller's return address moves into the frame meanwhile
-// and ours takes its place: arguments on the stack stay where the function expects them. rbx, which every function gives back, points
-// to the frame, where its own value lies.
+// A thunk replaces a function in a slot (of a PLT, or in data). The body fills a frame and calls the function from here, so that the
+// processor predicts every return and shadow stacks stay valid. Meanwhile the caller's return address is in the frame, and ours is in
+// its place, so that arguments on the stack stay where the function expects them. rbx, which every function preserves, points to the
+// frame, which contains the former value of rbx.
 //
-// Calls whose values lie in registers, on a thread that has its files, are recorded here, for a call of C would have to keep and
-// restore what the caller passed, which costs as much as all the rest; all others go to sonde_io_enter and sonde_io_exit. Both ways do
-// the same, and what a signal's handler may find is the same: see drop_left() in engine.cpp.
+// Calls with all values in registers, on a thread that has its files, are recorded here: a C function would have to save and restore
+// the caller's arguments, which costs as much as everything else. All other calls go to sonde_io_enter and sonde_io_exit. Both ways do
+// the same, and a signal handler may find the same states: see drop_left() in engine.cpp.
 //
-// Whoever unwinds finds the frame through rbx: a frame's address is its CFA, for a CFA equal to the callee's ends libgcc's second
+// An unwinder finds the frame through rbx: a frame's address is its CFA, because a CFA equal to the callee's would end libgcc's second
 // phase at the wrong place.
 //
-// The loader's functions look at their return address to know whose libraries they search. For them it is that of a return
-// instruction in the caller's object, from which we are returned to.
+// The loader's functions use their return address to choose the libraries to search. For them it is the address of a return instruction
+// in the caller's object, which then returns to us.
 
 #if defined(__x86_64__)
 #include "io/trace/offsets.h"
@@ -38,11 +38,11 @@ sonde_io_thunks:
         .cfi_endproc
         .size   sonde_io_thunks, . - sonde_io_thunks
 
-        // What the caller passed, below the stack's end, where no handler of a signal writes: struct Arguments, at -64(%rsp) r10 r9 r8
+        // The caller's arguments, below the end of the stack, where no signal handler writes: struct Arguments, at -64(%rsp) r10 r9 r8
         // rcx rdx rsi rdi rax, then the return address and the stack.
         .set    arguments, -64
 
-        // A value as struct Reading tells, through rax.
+        // Reads a value as struct Reading describes, through rax.
         .macro  read at, reading, to
         movzwl  \at(%r11), %eax
         movq    arguments(%rsp, %rax), %rax
@@ -52,7 +52,7 @@ sonde_io_thunks:
         movq    %rax, \to(%rbx)
         .endm
 
-        // From where rbx is the frame's address to where the frame is filled in: the caller's rbx is in the frame.
+        // Applies from where rbx is the frame's address to where the frame is complete: the caller's rbx is in the frame.
         .macro  cfi_rbx_in_frame
         .cfi_escape 0x10, 3, 2, 0x73, FRAME_RBX         // DW_CFA_expression rbx: at rbx + FRAME_RBX
         .endm
@@ -82,7 +82,7 @@ sonde_io_body:
         .cfi_startproc
         .cfi_personality 0x9b, DW.ref.sonde_io_personality
         .cfi_lsda 0x1b, .Lno_table
-        movq    %rax, -8(%rsp)          // how many vector registers a variadic function was given
+        movq    %rax, -8(%rsp)          // the number of vector registers of a variadic call
         movq    %rdi, -16(%rsp)
         movq    %rsi, -24(%rsp)
         movq    %rdx, -32(%rsp)
@@ -95,7 +95,7 @@ sonde_io_body:
         jz      .Lenter_slowly
         cmpb    $0, FUNCTION_QUICK(%r11)
         je      .Lenter_slowly
-        leaq    8(%rsp), %rdx           // where the stack is after the return
+        leaq    8(%rsp), %rdx           // the stack pointer after the return
         cmpq    %rdx, FILE_STACK_LOW(%rax)
         jae     .Lenter_slowly
         cmpq    %rdx, FILE_STACK_HIGH(%rax)
@@ -105,7 +105,7 @@ sonde_io_body:
         jz      .Ltake
         cmpl    $MOST_FRAMES - 2, %ecx
         ja      .Lenter_slowly
-        // The call around this one is surely under way if it returns to us and further up; what else there is left() knows.
+        // The enclosing call is surely in progress if it returns to us and further up; left() handles all other cases.
         leaq    (%rcx, %rcx, 2), %rcx
         shlq    $5, %rcx
         movq    FILE_FRAMES - FRAME_BYTES + FRAME_SP(%rax, %rcx), %rcx
@@ -118,7 +118,7 @@ sonde_io_body:
         jne     .Lenter_slowly
 .Ltake:
         movl    $1, %ecx
-        xaddl   %ecx, FILE_DEPTH(%rax)  // one instruction: a handler comes before or after it
+        xaddl   %ecx, FILE_DEPTH(%rax)  // one instruction: a handler runs before or after it
         leaq    (%rcx, %rcx, 2), %rdx
         shlq    $5, %rdx
         leaq    FILE_FRAMES(%rax, %rdx), %rax
@@ -137,7 +137,7 @@ sonde_io_body:
         movq    %r11, FRAME_CALLED(%rbx)
         movq    FUNCTION_TARGET(%r11), %r11
         leaq    8(%rsp), %rcx
-        rdtsc                           // what comes next waits for it: what can, comes before
+        rdtsc                           // the next instructions wait for it, so as much as possible is done before
         shlq    $32, %rdx
         orq     %rdx, %rax
         movq    %rax, FRAME_BEGIN(%rbx)
@@ -188,7 +188,7 @@ sonde_io_returned:
 2:      shrl    $2, %ecx
 3:      andl    $1, %ecx
         jz      4f
-        xorl    %edx, %edx              // of a call that failed nothing is told
+        xorl    %edx, %edx              // a failed call has no size
         orl     $FLAG_FAILED << 24, %r9d
 4:      movq    FRAME_SIZE(%rbx), %rcx
         cmpb    $0, FUNCTION_SIZE_IS_RESULT(%r11)
@@ -213,7 +213,7 @@ sonde_io_returned:
         movzbl  FRAME_DEPTH(%rbx), %ecx
         movq    FRAME_RBX(%rbx), %r11
         .cfi_register rbx, r11
-        movq    $-1, FRAME_SP(%rbx)     // gives the frame back: nothing is read from it any more
+        movq    $-1, FRAME_SP(%rbx)     // gives the frame back: it is not read any more
         movl    %ecx, FILE_DEPTH(%rdi)
         movq    %rsi, %rax
         movq    %r8, %rdx
@@ -227,7 +227,7 @@ sonde_io_returned:
 .Lexit_slowly:
         pushq   FRAME_BACK(%rbx)
         pushq   FRAME_RBX(%rbx)
-        .cfi_def_cfa rsp, 16            // from here on nothing is read from the frame: sonde_io_exit gives it back
+        .cfi_def_cfa rsp, 16            // from here on the frame is not read: sonde_io_exit gives it back
         .cfi_offset rip, -8
         .cfi_offset rbx, -16
         .cfi_restore rsp
@@ -283,8 +283,8 @@ sonde_io_returned:
         .cfi_endproc
         .size   sonde_io_body, . - sonde_io_body
 
-// vfork, which returns twice to one frame, and whose child has the memory of its parent until it is another program: what it calls
-// meanwhile would stand among its parent's calls, and is left out. The way back is kept where the child does not write.
+// vfork returns twice to one frame, and its child shares the parent's memory until it is another program. The child's calls until then
+// would be recorded as the parent's, so they are left out. The return address is stored where the child does not write.
         .hidden sonde_io_beginning
         .hidden sonde_io_vfork_back
         .hidden sonde_io_vfork_target
@@ -295,7 +295,7 @@ sonde_io_vfork:
         .cfi_startproc
         endbr64
         xorl    %eax, %eax
-        rdsspq  %rax                    // a shadow stack would miss our return
+        rdsspq  %rax                    // a shadow stack would not contain our return
         testq   %rax, %rax
         jnz     .Lvfork_plain
         movq    sonde_io_beginning@gottpoff(%rip), %rax
@@ -325,8 +325,8 @@ sonde_io_vfork:
         .cfi_endproc
         .size   sonde_io_vfork, . - sonde_io_vfork
 
-// void sonde_io_with_vectors(void (*call)(void*), void* what): calls it with all vector registers kept, for an entry that has to ask
-// the application's own libraries: the registers may hold arguments of the traced call.
+// void sonde_io_with_vectors(void (*call)(void*), void* what): calls `call` and preserves all vector registers. Needed at the entry of
+// a call if the application's libraries must be asked: the registers may hold arguments of the traced call.
         .globl  sonde_io_with_vectors
         .hidden sonde_io_with_vectors
         .type   sonde_io_with_vectors, @function
@@ -345,7 +345,7 @@ sonde_io_with_vectors:
         subq    %rax, %rsp
         andq    $-64, %rsp
         movq    %rsp, %rbx
-        // The header of the area must be zero, or what is restored from it is refused.
+        // The header of the area must be zero, otherwise the processor refuses to restore from it.
         xorl    %eax, %eax
         movl    $8, %ecx
         leaq    512(%rbx), %rdi

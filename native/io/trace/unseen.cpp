@@ -2,12 +2,15 @@
 
 #include <asm/unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 
+#include "core/ticks.hpp"
 #include "io/trace/confinement.hpp"
 #include "io/trace/process.hpp"
 #include "io/trace/system.hpp"
+#include "io/trace/thread.hpp"
 
 namespace sonde::io {
 
@@ -19,11 +22,20 @@ void add(std::uint64_t& number, std::uint64_t count = 1) {
   std::atomic_ref(number).fetch_add(count, std::memory_order_relaxed);
 }
 
-/// Whether it is of /proc or /sys; no where that cannot be asked.
+/// Whether the file is in /proc or /sys; false if that cannot be determined.
 bool made_up(long fd) {
   constexpr long proc_magic = 0x9fa0, sysfs_magic = 0x62656572;  // linux/magic.h
   long about[32] = {};                                           // struct statfs, whose first word is the type
   return sys::call(__NR_fstatfs, fd, sys::of(about)) == 0 && (about[0] == proc_magic || about[0] == sysfs_magic);
+}
+
+/// Without this, the next file under the number would be taken for the one that the program closed.
+void note_closed(long fd) {
+  if (current == nullptr || current->busy || fd < 3) return;
+  const auto at = static_cast<std::uint64_t>(ticks());
+  const auto depth = static_cast<std::uint8_t>(std::min(current->file->depth, 255u));
+  if (Record* record = reserve(*current))
+    *record = {at, at, unknown, unknown, static_cast<std::uint32_t>(fd), closed_function, depth, 0};
 }
 
 bool is_noted(Unseen what) {
@@ -55,6 +67,7 @@ void note_system_call(long number, long fd) {
   switch (number) {
     case __NR_io_uring_setup:
     case __NR_io_uring_enter: return note_unseen(Unseen::io_uring);
+    case __NR_close: return note_closed(fd);
     case __NR_io_submit: return note_unseen(Unseen::kernel_aio);
     case __NR_read:
     case __NR_write:

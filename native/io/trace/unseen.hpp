@@ -1,32 +1,33 @@
 #pragma once
-/// Calls that the tracer knows that it does not see, or could not keep, counted for a whole node where `sonde io run`
-/// reads it: docs/explain/io-engines.md has the table of all of it. Any-thread, signal-safe.
+/// Counts of calls that the tracer knowingly does not see or could not store, for a whole node, in a place where
+/// `sonde io run` reads them; docs/explain/io-engines.md has the table of all. Any-thread, signal-safe.
 
 #include <cstdint>
 
 namespace sonde::io {
 
-/// I/O past the functions that are traced; counted once a process. As src/sonde/io/trace/run_close.py knows it.
+/// I/O that bypasses the traced functions; counted once a process. The same as in src/sonde/io/trace/run_close.py.
 enum class Unseen : unsigned {
   own_namespace,    ///< dlmopen: libraries with a C library of their own
   io_uring,         ///< requests that the kernel takes from memory
   raw_calls,        ///< syscall(SYS_write, …)
   kernel_aio,       ///< io_submit
-  later_libraries,  ///< whose functions could not be written down
-  no_clock,         ///< what came after a thread gave up the processor's clock
+  later_libraries,  ///< libraries whose functions could not be recorded
+  no_clock,         ///< calls after a thread gave up the processor's clock
 };
 inline constexpr unsigned unseen_kinds = 8;
 
-/// Why a thread got no files, or a block did not go to its own. As src/sonde/io/trace/run_close.py knows it.
+/// Why a thread got no files, or a block could not be appended. The same as in src/sonde/io/trace/run_close.py.
 enum class Why : unsigned { full, filter, file_size, descriptors, disk, other, streams };
 inline constexpr unsigned whys = 8;
 
-/// By what the kernel answered, -errno.
+/// The reason for an error of the kernel, -errno.
 Why why(long error);
 
 void note_unseen(Unseen what);
-/// Notes I/O that a program does by syscall(2). fd: the call's first argument. Files that the kernel makes up are left
-/// out: memory allocators (mimalloc, of Python 3.13 too, and jemalloc) read one of /proc so as they begin.
+/// Notes I/O that a program does through syscall(2). fd: the call's first argument. Files of /proc and /sys are left
+/// out, because memory allocators (jemalloc and mimalloc, also that of Python 3.13) read one of /proc this way at their
+/// start.
 void note_system_call(long number, long fd);
 void note_refused(Why reason);
 void note_lost(Why reason, std::uint64_t calls);

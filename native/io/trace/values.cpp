@@ -1,27 +1,61 @@
 #include "io/trace/values.hpp"
 
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+
 #include "io/trace/objects.hpp"
 
 std::uint32_t sonde_io_vector_bytes;
 
 namespace sonde::io {
 
-int (*mpi_type_size)(std::uint64_t type, int* bytes);
-std::uint64_t (*mpi_type_f2c)(std::int32_t type);
+Mpi mpi;
 Hdf5 hdf5[most_hdf5];
 
 namespace {
 
+/// The size of a datatype, B; negative: unknown.
+std::int64_t type_bytes(std::uint64_t type) {
+  if (mpi.type_size_x != nullptr) {
+    std::int64_t bytes = -1;
+    return mpi.type_size_x(type, &bytes) == 0 ? bytes : -1;
+  }
+  int bytes = -1;
+  return mpi.type_size(type, &bytes) == 0 ? bytes : -1;
+}
+
+/// What a read that wanted no MPI_Status finds in the tracer's: no MPI counts a negative number of bytes.
+constexpr std::int32_t nothing = -1;
+
+/// The bytes that came; negative: unknown.
+std::int64_t came(const Status& status, bool fortran) {
+  const void* counted = reinterpret_cast<const void*>(status.at);
+  std::uint64_t type = status.type;
+  Status mine;
+  if (fortran) {
+    type = mpi.type_f2c(static_cast<std::int32_t>(type));
+    if (mpi.status_f2c(static_cast<const std::int32_t*>(counted), mine.own) != 0) return -1;
+    counted = mine.own;
+  }
+  const std::int64_t bytes = type_bytes(type);
+  int elements = -1;
+  if (bytes > 0 && mpi.get_count(counted, type, &elements) == 0 && elements >= 0) return elements * bytes;
+  std::int64_t all = -1;  // a part of an element, or more than fits
+  if (mpi.byte != 0 && mpi.get_elements_x != nullptr && mpi.get_elements_x(counted, mpi.byte, &all) == 0) return all;
+  return bytes == 0 ? 0 : -1;
+}
+
 struct Question {
   std::uint64_t type;
-  int bytes;
+  std::int64_t bytes;
   bool fortran;
 };
 
 void ask(void* what) {
   auto& question = *static_cast<Question*>(what);
-  if (question.fortran) question.type = mpi_type_f2c(static_cast<std::int32_t>(question.type));
-  if (mpi_type_size(question.type, &question.bytes) != 0) question.bytes = 0;
+  if (question.fortran) question.type = mpi.type_f2c(static_cast<std::int32_t>(question.type));
+  question.bytes = type_bytes(question.type);
 }
 
 struct Selection {
@@ -31,14 +65,37 @@ struct Selection {
   std::uint64_t bytes;
 };
 
-/// Identifiers that stand for no space: all of the dataset; as much as the file's selection.
+/// Identifiers used instead of a dataspace: the whole dataset; the same amount as the file's selection.
 constexpr std::int64_t all = 0, block = 1;
+
+/// Whether elements of a type are pointers to data of any length. depth: of types within types.
+bool varies(const Hdf5& library, std::int64_t type, unsigned depth = 0) {
+  constexpr int text = 3, compound = 6, variable = 9, array = 10;  // H5T_class_t
+  if (depth > 8 || library.has_class(type, variable) != 0) return true;
+  if (library.has_class(type, text) == 0) return false;
+  const auto within = [&](std::int64_t inner) {
+    if (inner < 0) return true;
+    const bool found = varies(library, inner, depth + 1);
+    library.close_type(inner);
+    return found;
+  };
+  switch (library.type_class(type)) {
+    case text: return library.is_variable_text(type) != 0;
+    case array: return within(library.element(type));
+    case compound:
+      for (int k = 0, count = library.members(type); k < count; ++k)
+        if (within(library.member(type, static_cast<unsigned>(k)))) return true;
+      return false;
+    default: return false;
+  }
+}
 
 void ask_hdf5(void* what) {
   auto& selection = *static_cast<Selection*>(what);
   const Hdf5& library = *selection.library;
-  // Asked of anything else, HDF5 would print its error where the program prints its own.
+  // For any other identifier, HDF5 would print an error into the program's output.
   if (library.kind(selection.object) <= 0 || library.kind(selection.type) <= 0) return;
+  if (varies(library, selection.type)) return;
   std::int64_t space = selection.memory == all || selection.memory == block ? selection.file : selection.memory;
   std::int64_t own = -1;
   if (selection.attribute || space == all)
@@ -75,7 +132,7 @@ std::uint64_t hdf5_bytes(Thread& thread, const Function& function, const Value& 
 
 namespace {
 
-/// False where more than a register is needed.
+/// False if more than a register is needed.
 bool in_register(const Value& value, std::uint64_t otherwise, Reading& reading, std::uint16_t& at, bool& is_result) {
   is_result = value.from == From::result;
   reading = {0, 0, 0 - otherwise};
@@ -97,12 +154,12 @@ void prepare(Function& function) {
   if (function.rule == nullptr) return;
   const Rule& rule = *function.rule;
   bool unused = false;
-  // All three are asked, as each fills in its part.
+  // All three are called, because each fills in its part.
   const bool size = in_register(rule.size, unknown, function.size, function.size_at, function.size_is_result);
   const bool offset = in_register(rule.offset, unknown, function.offset, function.offset_at, unused);
   const bool file = in_register(rule.file, 0, function.file, function.file_at, function.file_is_result);
   const bool readable = size && offset && file;
-  // Widths of what the result tells beside failures are those of the result, or it is not quick.
+  // A value taken from the result must have the same width as the result, which also shows failures; else not quick.
   const auto same = [&](const Value& value) {
     return value.from != From::result || value.width == Width::i64 || value.width == rule.result;
   };
@@ -118,11 +175,45 @@ std::uint64_t via(std::uint64_t caller) {
 }
 
 std::uint64_t datatype_bytes(Thread& thread, std::uint64_t type, bool fortran) {
-  if (mpi_type_size == nullptr || (fortran && mpi_type_f2c == nullptr) || sonde_io_vector_bytes == 0) return 0;
+  if ((mpi.type_size_x == nullptr && mpi.type_size == nullptr) || (fortran && mpi.type_f2c == nullptr) ||
+      sonde_io_vector_bytes == 0)
+    return unknown;
   Question question{type, 0, fortran};
   const Busy busy(thread);
   sonde_io_with_vectors(ask, &question);
-  return question.bytes > 0 ? static_cast<std::uint64_t>(question.bytes) : 0;
+  return question.bytes >= 0 ? static_cast<std::uint64_t>(question.bytes) : unknown;
+}
+
+std::uint64_t status_of(Thread& thread, const Frame& frame, const Value& value, Arguments& arguments) {
+  // A call whose end is not seen has no frame of its own.
+  if (value.from == From::later || frame.called == nullptr || frame.depth >= std::size(thread.statuses)) return 0;
+  if (mpi.get_count == nullptr || (mpi.type_size_x == nullptr && mpi.type_size == nullptr)) return 0;
+  const bool fortran = value.from == From::mpi_ref_status;
+  if (fortran && (mpi.type_f2c == nullptr || mpi.status_f2c == nullptr || mpi.no_status == nullptr)) return 0;
+  Status& status = thread.statuses[frame.depth];
+  status.type = fortran ? pointed(arguments[value.b], Width::i32) : arguments[value.b];
+  status.at = arguments[value.a];
+  // MPI_STATUS_IGNORE is no address of a program's: 0 of Open MPI, 1 of MPICH.
+  if (status.at < 4096 || (fortran && status.at == reinterpret_cast<std::uint64_t>(*mpi.no_status))) {
+    if (value.a > 5) return 0;
+    std::ranges::fill(status.own, nothing);
+    arguments[value.a] = status.at = reinterpret_cast<std::uint64_t>(status.own);
+  }
+  return reinterpret_cast<std::uint64_t>(&status);
+}
+
+std::uint8_t read_moved(Thread& thread, Frame& frame, const Function& function) {
+  if (frame.path == 0) return flag_asked;
+  const Status& status = *reinterpret_cast<const Status*>(frame.path);
+  const bool mine = status.at == reinterpret_cast<std::uint64_t>(status.own);
+  if (mine && std::ranges::all_of(status.own, [](std::int32_t word) { return word == nothing; })) return flag_asked;
+  const int error = errno;
+  const Busy busy(thread);
+  const std::int64_t bytes = came(status, function.rule->path.from == From::mpi_ref_status);
+  errno = error;
+  if (bytes < 0) return flag_asked;
+  frame.size = static_cast<std::uint64_t>(bytes);
+  return 0;
 }
 
 }  // namespace sonde::io

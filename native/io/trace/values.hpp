@@ -1,5 +1,5 @@
 #pragma once
-/// Reading a call's size, offset and file as its rule says. Inlined into the engine: this is its hot path.
+/// Reads a call's size, offset and file according to its rule. Inlined into the engine, because this is its hot path.
 
 #include <cstdint>
 
@@ -14,7 +14,7 @@ extern std::uint32_t sonde_io_vector_bytes __attribute__((visibility("hidden")))
 
 namespace sonde::io {
 
-/// Longer names lose their end.
+/// Longer names are cut at the end.
 inline constexpr std::uint32_t longest_path = 4000;
 
 inline std::uint64_t pointed(std::uint64_t address, Width width) {
@@ -23,8 +23,22 @@ inline std::uint64_t pointed(std::uint64_t address, Width width) {
   return widened(*reinterpret_cast<const std::uint32_t*>(address), width);
 }
 
-/// The size of one element of an MPI datatype, B; 0 if unknown.
+/// The size of one element of an MPI datatype, B; `unknown` if unknown.
 std::uint64_t datatype_bytes(Thread& thread, std::uint64_t type, bool fortran);
+
+/// `count` elements of an MPI datatype, B; `unknown` if unknown.
+inline std::uint64_t datatypes(std::uint64_t count, std::uint64_t bytes) {
+  return bytes == unknown ? bytes : count * bytes;
+}
+
+/// Whether a rule's `path` says where the bytes that came are counted.
+inline bool counts_bytes(From from) { return from >= From::mpi_status; }
+
+/// Before a read of MPI-IO: where its MPI_Status is. A call that wants none is given one of the tracer's.
+std::uint64_t status_of(Thread& thread, const Frame& frame, const Value& value, Arguments& arguments);
+
+/// After the call: replaces the size that was asked by that of what came. Returns flag_asked if that is not known.
+std::uint8_t read_moved(Thread& thread, Frame& frame, const Function& function);
 
 /// The size of a request to HDF5, B; `unknown` if unknown.
 std::uint64_t hdf5_bytes(Thread& thread, const Function& function, const Value& value, const Arguments& arguments);
@@ -37,7 +51,7 @@ inline std::uint64_t iovec_bytes(std::uint64_t vector, std::uint64_t count) {
   return sum;
 }
 
-/// Without its NUL; `unknown` for what is no text.
+/// The length without the NUL; `unknown` if it is not a text.
 inline std::uint64_t text_bytes(std::uint64_t address) {
   if (address < 4096) return unknown;
   const char* text = reinterpret_cast<const char*>(address);
@@ -46,36 +60,40 @@ inline std::uint64_t text_bytes(std::uint64_t address) {
   return length;
 }
 
-/// A value that is there before the call; `unknown` for those that come with it.
+/// A value that exists before the call; `unknown` for values that only the result contains.
 inline std::uint64_t before(Thread& thread, const Function& function, const Value& value, const Arguments& arguments) {
   switch (value.from) {
     case From::arg: return widened(arguments[value.a], value.width);
     case From::ref: return arguments[value.a] < 4096 ? unknown : pointed(arguments[value.a] + value.b, value.width);
     case From::product: return widened(arguments[value.a], value.width) * widened(arguments[value.b], value.width);
-    case From::mpi: return widened(arguments[value.a], value.width) * datatype_bytes(thread, arguments[value.b], false);
+    case From::mpi:
+      return datatypes(widened(arguments[value.a], value.width), datatype_bytes(thread, arguments[value.b], false));
     case From::mpi_ref:
-      return pointed(arguments[value.a], value.width) *
-             datatype_bytes(thread, pointed(arguments[value.b], Width::i32), true);
+      return datatypes(pointed(arguments[value.a], value.width),
+                       datatype_bytes(thread, pointed(arguments[value.b], Width::i32), true));
     case From::iov: return iovec_bytes(arguments[value.a], widened(arguments[value.b], Width::i32));
     case From::result_product: return arguments[value.a];
     case From::text:
     case From::counted_text:
-    case From::out:
     case From::out_length: return arguments[value.a];
+    case From::out: return arguments[value.a] < 4096 ? 0 : arguments[value.a] + value.b;
     case From::constant: return value.a;
     case From::length: return text_bytes(arguments[value.a]);
     case From::hdf5:
     case From::hdf5_attribute: return hdf5_bytes(thread, function, value, arguments);
     case From::none:
-    case From::result: break;
+    case From::result:
+    case From::mpi_status:
+    case From::mpi_ref_status:
+    case From::later: break;
   }
   return unknown;
 }
 
-/// For the loader's functions: see the thunks.
+/// The return instruction for the loader's functions: see the thunks.
 std::uint64_t via(std::uint64_t caller);
 
-inline void read_before(Thread& thread, Frame& frame, const Function& function, const Arguments& arguments) {
+inline void read_before(Thread& thread, Frame& frame, const Function& function, Arguments& arguments) {
   const Rule* rule = function.rule;
   frame.path = frame.via = 0;
   if (rule == nullptr) [[unlikely]] {
@@ -83,7 +101,7 @@ inline void read_before(Thread& thread, Frame& frame, const Function& function, 
       const Busy busy(thread);
       frame.via = via(arguments.back);
     } else {
-      keep_descriptor();  // a filter may come, and forbid opening files
+      keep_descriptor();  // a filter may follow that forbids opening files
     }
     frame.handle = arguments[3];
     frame.size = arguments[1];
@@ -93,7 +111,9 @@ inline void read_before(Thread& thread, Frame& frame, const Function& function, 
   frame.size = before(thread, function, rule->size, arguments);
   frame.offset = before(thread, function, rule->offset, arguments);
   frame.handle = rule->file.from == From::none ? 0 : before(thread, function, rule->file, arguments);
-  if (rule->path.from != From::none) [[unlikely]] {
+  if (counts_bytes(rule->path.from)) {
+    frame.path = status_of(thread, frame, rule->path, arguments);
+  } else if (rule->path.from != From::none) [[unlikely]] {
     frame.path = arguments[rule->path.a];
     const bool counted = rule->path.from == From::counted_text;
     frame.path_bytes = counted ? static_cast<std::uint32_t>(arguments[rule->path.b]) : 0;

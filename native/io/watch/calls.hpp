@@ -1,5 +1,5 @@
 #pragma once
-/// Entries and exits that the kernel saw, in order of time, become calls. Owner-thread.
+/// Combines entries and exits that the kernel saw, in order of time, to calls. Owner-thread.
 
 #include <cstdint>
 #include <map>
@@ -20,18 +20,18 @@ struct Event {
   std::int32_t thread;
   const Watched* what;
   bool exit;
-  std::uint64_t stack;                       ///< pointer when the event came; 0: not told, as of system calls
-  std::uint64_t size, factor, offset, file;  ///< `unknown`; of an exit `size` is what was returned
+  std::uint64_t stack;                       ///< stack pointer at the event; 0: unknown, as for system calls
+  std::uint64_t size, factor, offset, file;  ///< or `unknown`; for an exit, `size` is the result
   std::string path;
 };
 
-/// Keep: void(std::int32_t thread, const Record&, std::uint64_t handle, const std::string& path), path "" but of a file
-/// that was opened.
+/// Keep: void(std::int32_t thread, const Record&, std::uint64_t handle, const std::string& path), path "" except for an
+/// opened file.
 template <typename Keep> class Calls {
  public:
   explicit Calls(Keep keep) : keep_(std::move(keep)) {}
 
-  /// In order of time.
+  /// Call it in order of time.
   void take(const Event& event) {
     std::vector<Event>& open = open_[event.thread];
     if (!event.exit) {
@@ -45,7 +45,8 @@ template <typename Keep> class Calls {
     }
     for (std::size_t k = open.size(); k-- > 0;) {
       if (!belongs(open[k], event)) continue;
-      // Entries without an exit within it were left by a jump. Those on another stack are of somebody else, and go on.
+      // Inner entries without an exit were left by a jump. Entries on another stack belong to another fiber, and stay
+      // open.
       for (std::size_t inner = open.size(); inner-- > k + 1;)
         if (open[k].stack == 0 || open[inner].stack == 0 || below(open[inner], open[k])) forget(open, inner);
       Event entry = std::move(open[k]);
@@ -53,25 +54,26 @@ template <typename Keep> class Calls {
       end(entry, event, k);
       return;
     }
-    // An exit without its entry was under way when watching began.
+    // An exit without an entry: the call was in progress when watching began.
   }
 
-  /// The end of all events: calls that are under way are recorded as unfinished.
+  /// The end of all events: calls in progress are recorded as unfinished.
   void end() {
     for (auto& [thread, open] : open_)
       for (; !open.empty(); open.pop_back()) keep(open.back(), open.size() - 1, 0, flag_unfinished);
   }
 
-  /// Calls of which only the beginning is known, though the end was looked for.
+  /// Calls with a known beginning but without the expected end.
   std::uint64_t left() const { return left_; }
 
  private:
-  /// Further apart are the frames of two stacks; further than a caller's frame, those of two fibers.
+  /// stack_bytes: frames further apart are on two stacks. frame_bytes: frames further apart than a caller's frame are
+  /// of two fibers.
   static constexpr std::uint64_t stack_bytes = 8u << 20, frame_bytes = 16u << 10;
 
-  /// x86-64: the call has taken its return address from the stack when it is seen to end. A uprobe that replaced it
-  /// remembers 64 of a thread at most, so that of a recursion that goes deeper the innermost do not end: not the last
-  /// entry, but the one of this frame.
+  /// Whether an exit belongs to an entry, by the frame. On x86-64 the return address is off the stack when the end is
+  /// seen. Uprobes remember at most 64 replaced return addresses of a thread, so in a deeper recursion the innermost
+  /// calls have no end: the exit belongs to the entry of this frame, not to the last entry.
   static bool belongs(const Event& entry, const Event& exit) {
     return entry.what->function == exit.what->function && (exit.stack == 0 || entry.stack + 8 == exit.stack);
   }
@@ -80,8 +82,8 @@ template <typename Keep> class Calls {
     return inner.stack <= outer.stack && outer.stack - inner.stack < stack_bytes;
   }
 
-  /// A frame that a new one takes the place of was left without an exit. Of two at one place the second was jumped to
-  /// by the first, as a compiler ends a function, but for one that is called again.
+  /// Ends frames that a new frame overwrites: they were left without an exit. If two frames are at the same place, the
+  /// first function jumped to the second (a tail call), unless it is the same function, called again.
   void leave_behind(std::vector<Event>& open, const Event& event) {
     if (event.stack == 0) return;
     while (!open.empty()) {

@@ -1,5 +1,5 @@
 #pragma once
-/// System calls by name, as this processor's Linux numbers them: those that move bytes, name files or wait. The
+/// System calls by name, with this processor's numbers in Linux: those that move bytes, name files or wait. The
 /// numbers are those of <sys/syscall.h>, and a call that this system does not have is left out.
 
 #include <sys/syscall.h>

@@ -1,8 +1,8 @@
-// sonde-io-watch: calls that only the kernel sees, system calls and functions under uprobes, into block files like the
-// tracer's.
+// sonde-io-watch: writes calls that only the kernel sees (system calls and functions under uprobes) to block files like
+// those of the tracer.
 //
-// Publishes: events on stdout, a block file a thread. Consumes: the specification named by its one argument (spec.hpp),
-// `stop` on stdin. `sonde io` starts it, and sets up and removes what is watched.
+// Publishes: events on stdout, a block file for each thread. Consumes: the specification in the file named by its only
+// argument (spec.hpp), and `stop` on stdin. `sonde io` starts it, and creates and removes the kernel's events.
 
 #include <fcntl.h>
 #include <signal.h>
@@ -47,7 +47,7 @@ constexpr std::size_t page_bytes = 65536;  // a sub-buffer may be larger than a 
 constexpr std::size_t buffered_records = 4096;
 constexpr unsigned pause_us = 20'000;
 
-void emit(const JsonLine& line) { std::cout << line.text() << std::endl; }
+void emit(const JsonLine& line) { std::cout << line.text() << '\n' << std::flush; }
 
 int fail(const Error& error, int code) {
   emit(JsonLine().add("event", "error").add("code", error.code).add("what", error.what).add("hint", error.hint));
@@ -86,23 +86,22 @@ Facts facts_of(std::int32_t process) {
   return found;
 }
 
-/// Something that happened to a process, in order of time with its calls: a thread or child of it began, or it became
-/// another program.
+/// An event of a process, in order of time with its calls: a thread or child began, or it became another program.
 struct Change {
   std::uint64_t time;
-  std::int32_t thread;           ///< that did it
-  std::int32_t child = 0;        ///< that began; 0: none
+  std::int32_t thread;           ///< the thread that caused it
+  std::int32_t child = 0;        ///< the new thread or child; 0: none
   bool of_same_process = false;  ///< the child is a thread of the same process
-  std::string program;           ///< that it became
+  std::string program;           ///< the new program
 };
 
-/// A program that a process became: the how manieth, and when.
+/// A program that a process became: its position among the process's programs, and the time.
 struct Image {
   unsigned number = 0;
   std::uint64_t since = 0;  ///< ticks
 };
 
-/// One thread's file; made with its first call.
+/// The file of a thread, created with its first call.
 struct Thread {
   std::unique_ptr<FileSink> sink;
   std::unique_ptr<RecordWriter> writer;
@@ -129,15 +128,17 @@ class Watch {
       const std::string path = entry.path().string() + "/trace_pipe_raw";
       const int fd = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
       if (fd < 0)
-        return Error{"io.cannot_watch", "cannot read " + path + ": " + std::strerror(errno), "watching takes root"};
+        return Error{"io.cannot_watch", "cannot read " + path + ": " + std::strerror(errno),
+                     "run it as root: watching needs root"};
       cpus_.push_back(fd);
     }
     if (cpus_.empty())
-      return Error{"io.cannot_watch", "there is nothing in " + spec_.tracing + "/per_cpu", "is tracefs mounted there?"};
+      return Error{"io.cannot_watch", spec_.tracing + "/per_cpu is empty", "check that tracefs is mounted there"};
     return {};
   }
 
-  /// Takes all that is there. What came while it was read waits: another processor's page may hold what was before it.
+  /// Reads all present events. Events that arrive meanwhile wait, because another processor's page may hold earlier
+  /// ones.
   void drain() {
     const auto until = static_cast<std::uint64_t>(ticks());
     for (const int fd : cpus_)
@@ -222,7 +223,7 @@ class Watch {
     return widened(at<std::uint32_t>(data, part.at, ~std::uint32_t{0}), part.width);
   }
 
-  /// Text of an event: the low half of a word has its place, the high half its length with the NUL.
+  /// The text of an event: the low half of a word is its position, the high half its length with the NUL.
   static std::string text(std::span<const std::byte> data, std::uint32_t place) {
     const auto where = at<std::uint32_t>(data, place, 0);
     const std::size_t from = where & 0xffff, length = where >> 16;
@@ -232,7 +233,7 @@ class Watch {
 
   void enter(std::uint64_t time, std::int32_t thread, const Watched& watched, std::span<const std::byte> data) {
     std::string path = watched.path == 0 ? std::string() : text(data, watched.path);
-    if (path == "(fault)") path.clear();  // the kernel's word for a pointer that led nowhere
+    if (path == "(fault)") path.clear();  // the kernel's text for an invalid pointer
     waiting_.push_back({time, thread, &watched, false,
                         watched.entry_stack == 0 ? 0 : at<std::uint64_t>(data, watched.entry_stack, 0),
                         part(data, watched.size.part), part(data, watched.size.factor), part(data, watched.offset),
@@ -264,7 +265,7 @@ class Watch {
   void take(const Event& event) {
     const std::int32_t process = process_of(event.thread);
     if (!event.exit && event.what->entry_stack != 0 && !left_out(process)) ++entries_;
-    // In programs started under the tracer, exported functions are interposed.
+    // In programs that run under the tracer, the tracer records exported functions.
     if (!event.what->attached_only || attached_.contains(process)) calls_.take(event);
   }
 
@@ -277,7 +278,7 @@ class Watch {
     const std::int32_t process = process_of(change.thread);
     if (change.child == 0) {
       program_[process] = change.program;
-      // What was traced of the program before is over, and what the loader does for the next is neither's.
+      // The calls of the former program are over, and those of the loader for the next program belong to neither.
       Image& image = images_[process];
       image = {image.number + 1, change.time};
       if (const auto known = threads_.find(change.thread); known != threads_.end()) {
@@ -297,7 +298,7 @@ class Watch {
     }
   }
 
-  /// A child that is no program of its own yet is still ours; some programs only start others.
+  /// A child that has not become another program is still recorded; some programs only start others.
   bool left_out(std::int32_t process) const {
     if (spec_.attached.contains(process)) return false;
     const auto known = program_.find(process);
@@ -312,7 +313,7 @@ class Watch {
       ++failed_;
       return;
     }
-    // A file's name stands before the call that opened it, in the same block.
+    // A file's name is stored before the call that opened it, in the same block.
     std::size_t slots = path.empty() ? 0 : 1 + (path.size() + sizeof(Record) - 1) / sizeof(Record);
     if (thread.writer->room() < slots + 1) flush(thread);
     if (thread.writer->room() < slots + 1) slots = 0;
@@ -335,7 +336,7 @@ class Watch {
     return true;
   }
 
-  /// At the limit nothing is flushed any more; what finds no room is counted in the thread's last block.
+  /// Beyond the limit nothing is flushed; records without room are counted in the thread's last block.
   void flush(Thread& thread) {
     const std::size_t bytes = thread.writer->buffered() * sizeof(Record);
     if (spec_.most_bytes != 0 && written_ + bytes > spec_.most_bytes) return;
@@ -359,8 +360,8 @@ class Watch {
     header << "{\"fields\":[[\"begin\",\"<u8\",[]],[\"end\",\"<u8\",[]],[\"size\",\"<u8\",[]],[\"offset\",\"<u8\",[]],["
               "\"file\",\"<u4\",[]],"
            << "[\"function\",\"<u2\",[]],[\"depth\",\"|u1\",[]],[\"flags\",\"|u1\",[]]],\"schema\":\"io/1\",\"host\":"
-           << json_quote(spec_.host) << ",\"pid\":" << process << ",\"parent\":" << facts.parent
-           << ",\"rank\":" << facts.rank << ",\"program\":" << json_quote(facts.program) << ",\"ticks\":\""
+           << json_name(spec_.host) << ",\"pid\":" << process << ",\"parent\":" << facts.parent
+           << ",\"rank\":" << facts.rank << ",\"program\":" << json_name(facts.program) << ",\"ticks\":\""
            << to_string(tick_kind) << "\",\"began_ticks\":" << began_ticks_ << ",\"began_ns\":" << began_ns_
            << ",\"began_utc_ns\":" << utc_ns() << ",\"image_ticks\":" << image.since
            << ",\"inherits\":\"\",\"inherited\":0,\"number\":" << id << ",\"watched\":1}";
@@ -393,7 +394,7 @@ class Watch {
   std::vector<Event> waiting_;
   Calls<std::function<void(std::int32_t, const Record&, std::uint64_t, const std::string&)>> calls_;
   std::vector<Change> changes_;
-  std::map<std::int32_t, std::int32_t> process_;  // of threads that began while it was watched, or were attached to
+  std::map<std::int32_t, std::int32_t> process_;  // of threads that began while watching, or that were attached to
   std::map<std::int32_t, std::string> program_;   // of processes
   std::map<std::int32_t, Image> images_;          // of processes that became another
   std::set<std::int32_t> attached_;
@@ -406,7 +407,7 @@ class Watch {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) return fail({"io.bad_spec", "it takes one specification", "start it by sonde io run"}, 2);
+  if (argc != 2) return fail({"io.bad_spec", "exactly one specification is needed", "sonde io run starts it"}, 2);
   if (std::string_view(argv[1]) == "--version") {
     std::cout << SONDE_VERSION << "\n";
     return 0;
@@ -423,7 +424,7 @@ int main(int argc, char** argv) {
   Watch watch(*spec);
   rlimit files;
   if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
-    files.rlim_cur = files.rlim_max;  // a file a thread
+    files.rlim_cur = files.rlim_max;  // a file for each thread
     ::setrlimit(RLIMIT_NOFILE, &files);
   }
   if (auto opened = watch.open(); !opened) return fail(opened.error(), 3);
@@ -433,7 +434,7 @@ int main(int argc, char** argv) {
     ::usleep(pause_us);
     watch.drain();
   }
-  // Sonde may have been killed; a probe that stays on costs every program that comes by.
+  // Sonde may have been killed; an active probe would slow down every program that passes it.
   std::ofstream(spec->tracing + "/events/enable") << "0\n";
   watch.drain();
   watch.end();

@@ -1,5 +1,5 @@
 #pragma once
-/// Pages of the kernel's trace ring buffer, as per_cpu/cpuN/trace_pipe_raw gives them. Their form is described in
+/// Pages of the kernel's trace ring buffer, as read from per_cpu/cpuN/trace_pipe_raw. Their form is described in
 /// events/header_page and events/header_event of tracefs, and in the kernel's ring_buffer.h; it has not changed since
 /// Linux 2.6.30. Pure.
 
@@ -16,8 +16,8 @@ struct Lost {
   bool unknown = false;
 };
 
-/// Calls event(timestamp, data) for each event of a page; data begins with common_type. Returns what was lost before
-/// it. A damaged page ends at the first thing that cannot be.
+/// Calls event(timestamp, data) for each event of a page; data begins with common_type. Returns the number of lost
+/// events before the page. A damaged page ends at the first impossible value.
 template <typename Do> Lost each_event(std::span<const std::byte> page, Do&& event) {
   constexpr std::uint64_t missed = 1u << 31, missed_stored = 1u << 30;
   Lost lost;
@@ -30,7 +30,7 @@ template <typename Do> Lost each_event(std::span<const std::byte> page, Do&& eve
   std::uint64_t time, commit;
   std::memcpy(&time, page.data(), 8);
   std::memcpy(&commit, page.data() + 8, 8);
-  const std::size_t bytes = commit & 0xfffff;  // the length; flags stand above it
+  const std::size_t bytes = commit & 0xfffff;  // the length; higher bits are flags
   std::size_t end = 16 + bytes;
   if (end > page.size()) end = page.size();
   if (commit & missed) {
@@ -53,7 +53,7 @@ template <typename Do> Lost each_event(std::span<const std::byte> page, Do&& eve
       time += delta + (std::uint64_t{more} << 27);
       at += 8;
     } else if (kind == stamp) {
-      // The five highest bits do not fit into an event: they are those of the time before.
+      // The five highest bits do not fit into an event: they are taken from the previous time.
       time = (time & (std::uint64_t{31} << 59)) | (delta + (std::uint64_t{more} << 27));
       at += 8;
     } else {

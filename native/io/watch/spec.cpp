@@ -77,12 +77,12 @@ bool event(std::istringstream& words, std::map<std::uint32_t, std::uint32_t>& in
 bool take(std::istringstream& words, Spec& spec) {
   std::string word;
   words >> word;
-  // Another user may have chosen this name, of a program say: a line break in it must not begin a new line.
+  // Another user may have chosen this name, for example of a program: a line break in it must not begin a new line.
   const auto named = [&](std::string& into) {
     std::string encoded;
     return words >> encoded && (words >> std::ws).eof() && percent_decoded(encoded, into);
   };
-  // The caller writes these lines once; a second one would not be the caller's.
+  // The caller writes each of these lines once; a second one would not come from the caller.
   const auto once = [&](std::string& into) { return into.empty() && named(into); };
   if (word == "tracing") return once(spec.tracing);
   if (word == "folder") return once(spec.folder);
@@ -124,10 +124,10 @@ Result<Spec> parse_spec(std::string_view text) {
   for (std::string line; std::getline(lines, line);) {
     if (line.empty()) continue;
     std::istringstream words(line);
-    if (!take(words, spec)) return Error{"io.bad_spec", "'" + line + "' is not understood", "start it by sonde io run"};
+    if (!take(words, spec)) return Error{"io.bad_spec", "'" + line + "' is not understood", "sonde io run starts it"};
   }
   if (spec.tracing.empty() || spec.folder.empty() || spec.host.empty())
-    return Error{"io.bad_spec", "tracing, folder and host are required", "start it by sonde io run"};
+    return Error{"io.bad_spec", "tracing, folder and host are required", "sonde io run starts it"};
   return spec;
 }
 

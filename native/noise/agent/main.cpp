@@ -175,7 +175,7 @@ double cpu_clock_cost_ns(SourceClock& clock) {
 RecordSchema record_schema(const SourceOptions& o, double phase_s, const Footprint& array, SourceClock& clock) {
   const std::int64_t monotonic = clock.monotonic_ns(), real = clock.real_ns();
   JsonLine line;
-  line.raw("fields", burst_fields()).add("schema", "noise/1").add("kind", "source").add("host", o.host);
+  line.raw("fields", burst_fields()).add("schema", "noise/1").add("kind", "source").add_name("host", o.host);
   line.add("level", o.level).add("period_s", o.period_s).add("words", o.words).add("core", o.core);
   char phase[40], ahead[40];
   std::snprintf(phase, sizeof phase, "%.17g", phase_s);

@@ -34,7 +34,8 @@ NodeAgent::NodeAgent(std::vector<Keeper> keepers, const std::vector<Variant>& va
 
 Result<void> NodeAgent::prepare() {
   for (std::uint32_t v = 0; v < variants_.size() && leads(); ++v) {
-    if (!keeper_of_[v] || kept_[*keeper_of_[v]].started) continue;
+    const auto& index = keeper_of_[v];
+    if (!index || kept_[*index].started) continue;
     if (auto done = on(v); !done) return done;
     if (auto done = off(); !done) return done;
     // The cost of the start belongs to no block: the first block may be without this agent.
@@ -44,22 +45,23 @@ Result<void> NodeAgent::prepare() {
 }
 
 Result<void> NodeAgent::on(std::uint32_t variant) {
-  if (!leads() || !keeper_of_[variant]) return {};
+  const auto& index = keeper_of_[variant];
+  if (!leads() || !index) return {};
   const Variant& wanted = variants_[variant];
-  Kept& kept = kept_[*keeper_of_[variant]];
+  Kept& kept = kept_[*index];
   if (wanted.cpus != kept.cpus) {
     if (auto done = kept.keeper.place(wanted.cpus); !done) return done;
     kept.cpus = wanted.cpus;
   }
   if (auto done = kept.started ? kept.keeper.resume() : kept.keeper.start(wanted.agent); !done) return done;
   kept.started = true;
-  last_ = *keeper_of_[variant];
+  last_ = index;
   runs_ = true;
   return {};
 }
 
 Result<void> NodeAgent::off() {
-  if (!runs_) return {};
+  if (!runs_ || !last_) return {};
   runs_ = false;
   return kept_[*last_].keeper.pause();
 }

@@ -24,7 +24,7 @@ RecordSchema schema_of(const Options& options, const MpiTeam& team, const Place&
   header.raw("fields", fields).add("schema", "noise/1").add("kind", "run").add("rank", team.rank());
   header.add("ranks", team.size()).add("variants", names).add("op", options.op).add("size", options.bytes);
   header.add("classes", Histogram::classes).add("lowest_bit", Histogram::lowest_bit).add("cuts", Histogram::cuts);
-  header.add("host", place.host).add("cpu", place.cpu).add("core", place.core).add("l3", place.l3);
+  header.add_name("host", place.host).add("cpu", place.cpu).add("core", place.core).add("l3", place.l3);
   header.add("numa", place.numa).add("package", place.package);
   header.raw("began_ns", std::to_string(static_cast<std::int64_t>(began_s * 1e9)));
   return {header.text(), sizeof(RecordHead) + payload_bytes};

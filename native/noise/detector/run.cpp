@@ -29,8 +29,8 @@ struct Told {
   double begin_s, length_s, every, stalls, level[levels];
 };
 
-/// The block for the judge, from all ranks; filled only on rank 0. sonde.noise.judge builds the same data from a
-/// dataset, so a run that is judged again gives the same result.
+/// The block for the judge, from all ranks; filled only on rank 0. sonde.noise.detector.judge builds the same data from
+/// a dataset, so a run that is judged again gives the same result.
 Evidence gather(const Run& run, const Block& block, const PlannedBlock& plan, double resumed_s) {
   const Calibration& found = run.detector.calibration();
   Told mine{static_cast<double>(block.begin_ns) * 1e-9 - run.began_s,

@@ -165,17 +165,17 @@ class Counters {
 
 /// One block file: its sink and its writer.
 struct Book {
-  std::optional<FileSink> sink;
-  std::optional<RecordWriter> writer;
+  std::unique_ptr<FileSink> sink;
+  std::unique_ptr<RecordWriter> writer;
 
   Result<void> open(const std::string& path, const std::string& header, std::size_t record_bytes, std::size_t buffer,
                     std::uint64_t cap) {
     auto file = FileSink::create(path);
     if (!file) return file.error();
-    sink.emplace(std::move(*file));
+    sink = std::make_unique<FileSink>(std::move(*file));
     auto made = RecordWriter::open(*sink, {header, record_bytes}, buffer, cap);
     if (!made) return made.error();
-    writer.emplace(std::move(*made));
+    writer = std::make_unique<RecordWriter>(std::move(*made));
     return {};
   }
   void put(const Seen& seen) {
@@ -249,7 +249,11 @@ template <TickKind kind> void Watcher::measure(std::atomic<int>& ready, const st
   for (const auto& name : counters.names()) names += (names.size() > 1 ? "," : "") + json_quote(name);
   names += "]";
   JsonLine head;
-  head.add("schema", "noise/1").add("kind", "host").add("host", o.host).add("cpu", cpu).add("ticks", to_string(kind));
+  head.add("schema", "noise/1")
+      .add("kind", "host")
+      .add_name("host", o.host)
+      .add("cpu", cpu)
+      .add("ticks", to_string(kind));
   char number[40];
   std::snprintf(number, sizeof number, "%.17g", per_tick);
   head.raw("seconds_per_tick", number).add("least_step_s", least_step_s).add("threshold_s", threshold_s);
@@ -400,7 +404,7 @@ int run(DetourOptions o) {
   while (ready < static_cast<int>(team.size())) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   const Error* error = nullptr;
   for (const auto& w : team)
-    if (w->error) error = &*w->error;
+    if (const auto& own = w->error) error = &*own;
   if (error != nullptr) ending = true;
   const double began = now_s();
   if (error == nullptr) {
@@ -449,12 +453,12 @@ int run(DetourOptions o) {
   std::uint64_t dropped = 0;
   for (const auto& w : team) {
     dropped += w->dropped();
-    if (w->lost)
+    if (const auto& lost = w->lost)
       emit(JsonLine()
                .add("event", "warning")
-               .add("code", w->lost->code)
-               .add("evidence", "CPU " + std::to_string(w->cpu) + ": " + w->lost->what)
-               .add("hint", w->lost->hint));
+               .add("code", lost->code)
+               .add("evidence", "CPU " + std::to_string(w->cpu) + ": " + lost->what)
+               .add("hint", lost->hint));
     std::vector<std::string> names;
     std::vector<std::uint64_t> counts;
     for (std::size_t k = 0; k < w->devices.size() && k < 16; ++k) {

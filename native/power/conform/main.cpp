@@ -1,5 +1,5 @@
-// sonde-powerconform KIND [OPTIONS]: holds a kind of power hardware, as it is here, against what its interface
-// promises.
+// sonde-powerconform KIND [OPTIONS]: tests whether the power hardware of this machine keeps the promises of its
+// interface.
 #include <poll.h>
 
 #include <cstdio>
@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/error_kind.hpp"
 #include "core/json.hpp"
 #include "core/number.hpp"
 #include "core/units.hpp"
@@ -26,26 +27,27 @@ using conformance::Outcome;
 
 constexpr const char* usage =
     "sonde-powerconform KIND [OPTIONS]      KIND: powercap, nvml, redfish, ipmi, simulated\n"
-    "  Sets caps within their range, and puts back what was there, also after kill -9; --no-set only reads.\n"
-    "  --root DIR         where sysfs is; of a simulated node a folder that keeps its cap\n"
-    "  --url U --user U --password-file F --ca F     of a BMC\n"
-    "  --domains PATTERN  of those that are there\n"
-    "  --min W --max W    narrower than the hardware's, or where it tells none\n"
-    "  --timeout S        of one exchange with a BMC\n"
-    "  --load-file F      of a simulated node\n"
-    "  --patience S       how long it may take to come below its cap: 10\n"
-    "  --tolerance W      between what is set and what is read back: 1\n"
-    "  --no-set           no case that sets a cap\n"
-    "  --case PATTERN     only cases whose name fits, with '*' and '?'\n"
-    "  --json             events, one JSON object a line\n"
-    "  --list             the cases\n"
-    "  --kinds            the kinds of this build, and what each lacks\n"
+    "  Tests whether power hardware does what Sonde expects of it. Sets caps within their range and restores the\n"
+    "  former settings, also after kill -9. With --no-set it only reads.\n"
+    "  --root DIR         the folder of sysfs; for a simulated node, a folder that stores its cap\n"
+    "  --url U --user U --password-file F --ca F     the access to a BMC\n"
+    "  --domains PATTERN  test only these domains\n"
+    "  --min W --max W    limits inside those of the hardware, or for hardware that reports none\n"
+    "  --timeout S        the longest time of one exchange with a BMC\n"
+    "  --load-file F      the load of a simulated node\n"
+    "  --patience S       how long it may take until the power is below the cap (default 10)\n"
+    "  --tolerance W      allowed difference between a cap and its read-back (default 1)\n"
+    "  --no-set           leave out the cases that set a cap\n"
+    "  --case PATTERN     only cases whose name matches, with '*' and '?'\n"
+    "  --json             print events, one JSON object a line\n"
+    "  --list             list the cases\n"
+    "  --kinds            list the kinds of this build, and what each of them lacks\n"
     "Exit code: 0 all promises kept, 1 not all, 2 what was asked is wrong, 3 the hardware cannot be opened.\n";
 
 bool as_json = false;
 constexpr double originals_within_s = 60;
 
-/// Puts back what was there when this program is killed. It has read that itself, before anything was set.
+/// Restores the former settings when this program is killed. It read them itself before anything was set.
 class PutsBack {
  public:
   explicit PutsBack(HardwareSpec spec) : spec_(std::move(spec)) {}
@@ -60,7 +62,7 @@ class PutsBack {
     }
     const auto done = (*hardware)->restore(originals_);
     if (!done) return told(done.error());
-    std::fputs("sonde-powerconform was killed; what the hardware had before was put back\n", stderr);
+    std::fputs("sonde-powerconform was killed; the former settings of the hardware were restored\n", stderr);
     return Guardian::Did::set;
   }
 
@@ -73,7 +75,7 @@ class PutsBack {
   std::vector<Original> originals_;
 };
 
-int fail(const Error& e, int code) {
+int fail(const Error& e) {
   if (as_json)
     std::printf(
         "%s\n",
@@ -81,7 +83,7 @@ int fail(const Error& e, int code) {
   else
     std::fprintf(stderr, "%s: %s\n%s%s%s", e.code.c_str(), e.what.c_str(),
                  e.hint.empty() ? "" : "  hint: ", e.hint.c_str(), e.hint.empty() ? "" : "\n");
-  return code;
+  return exit_status(e);
 }
 
 }  // namespace
@@ -152,21 +154,21 @@ int main(int argc, char** argv) {
       }
       return 0;
     } else if (const auto option = options.find(word); option != options.end()) {
-      if (++k == argc) return fail({"power.usage", word + " lacks its value", "sonde-powerconform --help"}, 2);
+      if (++k == argc) return fail({"power.usage", word + " needs a value", "sonde-powerconform --help"});
       if (!option->second(argv[k]))
-        return fail({"power.usage", word + " cannot be '" + argv[k] + "'", "sonde-powerconform --help"}, 2);
+        return fail({"power.usage", word + " cannot be '" + argv[k] + "'", "sonde-powerconform --help"});
     } else if (word.starts_with("-")) {
-      return fail({"power.usage", "sonde-powerconform has no option " + word, "sonde-powerconform --help"}, 2);
+      return fail({"power.usage", "sonde-powerconform has no option " + word, "sonde-powerconform --help"});
     } else if (!kind.empty()) {
-      return fail({"power.usage", "two kinds, " + kind + " and " + word, "one at a time"}, 2);
+      return fail({"power.usage", "two kinds were given: " + kind + " and " + word, "give one kind"});
     } else {
       kind = word;
     }
   }
-  if (kind.empty()) return fail({"power.usage", "of what kind is the hardware?", "sonde-powerconform --kinds"}, 2);
+  if (kind.empty()) return fail({"power.usage", "no kind of hardware was given", "sonde-powerconform --kinds"});
   const auto source = source_named(kind);
   if (!source || *source == Source::none)
-    return fail({"power.usage", "there is no kind '" + kind + "'", "sonde-powerconform --kinds"}, 2);
+    return fail({"power.usage", "there is no kind '" + kind + "'", "sonde-powerconform --kinds"});
   spec.kind = *source;
   settings.ended = [&] {
     pollfd one{signals, POLLIN, 0};
@@ -197,22 +199,18 @@ int main(int argc, char** argv) {
     // Before anything is opened here.
     auto made = Guardian::start(
         [puts_back = std::make_shared<PutsBack>(spec)](Guardian::Why why) { return puts_back->act(why); });
-    if (!made) return fail(made.error(), 3);
+    if (!made) return fail(made.error());
     guardian = std::move(*made);
     if (!guardian->arm(originals_within_s)) {
-      // The cases tell what is wrong with it.
-      std::fputs("what the hardware has cannot be kept: nobody will put it back if this program is killed\n", stderr);
+      // The cases report what is wrong with it.
+      std::fputs("the hardware's settings cannot be saved: they are not restored if this program is killed\n", stderr);
       guardian->dismiss();
       guardian.reset();
     }
   }
   const auto all = conformance::check(settings);
   if (guardian) guardian->dismiss();
-  if (!all)
-    return fail(all.error(), all.error().code == "power.conformance" || all.error().code == "power.bad_hardware" ||
-                                     all.error().code == "power.unknown_domain"
-                                 ? 2
-                                 : 3);
+  if (!all) return fail(all.error());
   if (as_json)
     std::printf("%s\n", JsonLine()
                             .add("event", "end")

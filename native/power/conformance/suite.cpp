@@ -162,7 +162,10 @@ void energy_is_power(const Scene& s) {
     }
   }
   const double passed = now_s() - from;
+  bool any = false;
   for (std::size_t k = 0; k < end.size(); ++k) {
+    if (low[k] > high[k]) continue;  // it reported no power
+    any = true;
     // The power of each piece of time lies between the lowest and the highest reported value, but for the resolution of
     // the reports.
     const double mean = (end[k].energy_j - begin[k].energy_j) / passed, room = 5 + 0.25 * high[k];
@@ -170,6 +173,7 @@ void energy_is_power(const Scene& s) {
                                                                 " on average, and power was told from " +
                                                                 watts(low[k]) + " to " + watts(high[k]));
   }
+  if (!any) throw Unsupported("no domain reports its power: " + end[0].trouble);
 }
 
 void sensors(const Scene& s) {

@@ -70,13 +70,13 @@ void manager(std::string text, bool mended) {
   auto loaded = load_kept(path, now_ns);
   if (!loaded) return hold(loaded.error(), "power.state");
   hold(loaded->has_value(), "a file that is there is said not to be");
-  const Kept& kept = **loaded;
+  const Kept& kept = loaded->value();
   hold(std::isnan(kept.budget_w) || (kept.budget_w >= 0 && std::isfinite(kept.budget_w)), "a budget that is none");
   hold(kept.shed_left_s >= 0 && std::isnan(kept.shed_w) == (kept.shed_left_s == 0), "a SHED that is none");
   hold(bool(save(again, kept, now_ns)), "what was read is not written");
   auto once_more = load_kept(again, now_ns);
   hold(once_more && once_more->has_value(), "what was written is not read");
-  const Kept& back = **once_more;
+  const Kept& back = once_more->value();
   hold(back.epoch == kept.epoch && back.budget_version == kept.budget_version && same(back.budget_w, kept.budget_w) &&
            same(back.configured_w, kept.configured_w) && same(back.shed_w, kept.shed_w) &&
            back.lease_s == kept.lease_s && std::abs(back.shed_left_s - kept.shed_left_s) < 1e-3,
@@ -155,11 +155,12 @@ void originals(std::string text, bool mended) {
   auto found = state->originals();
   if (!found) return hold(found.error(), "power.state");
   hold(found->has_value(), "originals that are there are said not to be");
-  hold(bool(state->keep(**found)), "originals are not written");
+  hold(bool(state->keep(found->value())), "originals are not written");
   auto again = state->originals();
-  hold(again && again->has_value() && (*again)->size() == (*found)->size(), "originals that were written are not read");
-  for (std::size_t k = 0; k < (*found)->size(); ++k) {
-    const Original &a = (**found)[k], &b = (**again)[k];
+  hold(again && again->has_value() && again->value().size() == found->value().size(),
+       "originals that were written are not read");
+  for (std::size_t k = 0; k < found->value().size(); ++k) {
+    const Original &a = found->value()[k], &b = again->value()[k];
     hold(a.domain == b.domain && a.setting == b.setting && a.value == b.value,
          "originals change on their way there and back");
   }

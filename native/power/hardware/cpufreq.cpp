@@ -93,15 +93,15 @@ Result<void> Cpufreq::set(const std::string& policy, double min_hz, double max_h
   for (const double hz : {min_hz, max_hz}) {
     if (std::isnan(hz)) continue;
     const bool known = std::isfinite(fixed.least_hz) && std::isfinite(fixed.most_hz);
-    if (!known) return Error{"power.read_only", policy + " does not tell what frequencies it can have", ""};
+    if (!known) return Error{"power.read_only", policy + " does not report its range of frequencies", ""};
     if (!(hz >= fixed.least_hz && hz <= fixed.most_hz))
       return Error{"power.out_of_range", policy + " cannot have " + told_hz(hz),
-                   "take " + told_hz(fixed.least_hz) + " to " + told_hz(fixed.most_hz)};
+                   "use " + told_hz(fixed.least_hz) + " to " + told_hz(fixed.most_hz)};
   }
   if (!governor.empty() && std::find(fixed.governors.begin(), fixed.governors.end(), governor) == fixed.governors.end())
     return Error{"power.unknown_governor",
                  policy + " has no governor " + shown(governor) + nearest(governor, fixed.governors),
-                 "take one of " + joined(fixed.governors)};
+                 "use one of " + joined(fixed.governors)};
   const auto max_now = kinds::read_number(at + "scaling_max_freq");
   if (!max_now) return max_now.error();
   const auto min_now = kinds::read_number(at + "scaling_min_freq");
@@ -109,8 +109,7 @@ Result<void> Cpufreq::set(const std::string& policy, double min_hz, double max_h
   const double least = std::isnan(min_hz) ? *min_now * 1e3 : min_hz,
                most = std::isnan(max_hz) ? *max_now * 1e3 : max_hz;
   if (least > most)
-    return Error{"power.out_of_range",
-                 policy + " cannot have at least " + told_hz(least) + " and at most " + told_hz(most),
+    return Error{"power.out_of_range", policy + " cannot have a range from " + told_hz(least) + " to " + told_hz(most),
                  "give both limits"};
   limits_ns_ = 0;
   const auto put = [&](const char* file, double hz) {

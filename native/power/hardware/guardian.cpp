@@ -88,17 +88,17 @@ void Guardian::guard(int pipe, Shared& shared, const Act& act, std::int64_t agai
   ::_exit(0);
 }
 
-Result<std::unique_ptr<Guardian>> Guardian::start(Act act, double again_s) {
+Result<std::unique_ptr<Guardian>> Guardian::start(const Act& act, double again_s) {
   const auto failed = [](const char* what) {
     return Error{"power.no_guardian", std::string("cannot ") + what + ": " + std::strerror(errno),
-                 "let it have more processes and descriptors: ulimit -u, ulimit -n"};
+                 "raise the limits of processes and descriptors: ulimit -u, ulimit -n"};
   };
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return failed("make a pipe");
   void* memory = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   const pid_t pid = memory == MAP_FAILED ? -1 : (new (memory) Shared, ::fork());
   if (pid < 0) {
-    const Error error = failed(memory == MAP_FAILED ? "have memory" : "make a process");
+    const Error error = failed(memory == MAP_FAILED ? "map shared memory" : "start a process");
     if (memory != MAP_FAILED) ::munmap(memory, sizeof(Shared));
     ::close(ends[0]), ::close(ends[1]);
     return error;

@@ -30,7 +30,7 @@ class Guardian {
   using Act = std::function<Did(Why)>;
 
   /// `again_s`: repeat interval while it is late and the daemon sets no new time. Errors: power.no_guardian.
-  static Result<std::unique_ptr<Guardian>> start(Act act, double again_s = 1);
+  static Result<std::unique_ptr<Guardian>> start(const Act& act, double again_s = 1);
   /// Without dismiss(), the watchdog process acts.
   ~Guardian();
   /// The watchdog process ends without acting; waits for its end.

@@ -23,7 +23,7 @@ namespace sonde::power {
 struct Range {
   double min_w = unknown, max_w = unknown;
   bool settable = false;
-  std::string why_not;  ///< if it is not settable: "constraint_0_power_limit_uw is not there", "…: Permission denied"
+  std::string why_not;  ///< if it is not settable: "constraint_0_power_limit_uw does not exist", "…: Permission denied"
 };
 
 struct DomainReading {
@@ -54,6 +54,9 @@ class Hardware {
   virtual const std::string& model() const = 0;  ///< "Intel RAPL", or the name that a BMC reports
   virtual const std::vector<std::string>& domains() const = 0;
   virtual Range range(std::size_t domain) const = 0;
+  /// Code and sentence if this domain has the meter and the limit of another one, as far as has been seen: its power,
+  /// its cap and its range are then not added. Empty: it stands for itself. May change with each read() and cap().
+  virtual std::string repeats(std::size_t) const { return ""; }
   /// Reads all domains, in their order. Takes up to `timeout_s` of the configuration out of band, microseconds in band.
   /// Errors: power.hardware_gone (the file or device that vanished), power.hardware_failed (its message),
   /// power.bmc_timeout, power.bmc_denied. If only one domain fails, it has NaN.

@@ -23,6 +23,7 @@
 #include "core/deadline.hpp"
 #include "core/number.hpp"
 #include "core/text.hpp"
+#include "core/units.hpp"
 #include "power/hardware/kinds.hpp"
 
 extern char** environ;
@@ -33,6 +34,8 @@ namespace {
 
 constexpr std::size_t most_said = 256u << 10;
 constexpr double most_w = 1e6, longest_correction_ms = 600e3;
+/// A reading of a measurement that is said to be switched off is believed for this time after it has changed.
+constexpr double believed_s = 300;
 
 struct Said {
   int status = 0;  // exit code; 128 + signal
@@ -57,12 +60,13 @@ std::string program_path() {
 Result<Said> run(const std::vector<std::string>& words, const Deadline& deadline) {
   int out[2], err[2];
   if (::pipe2(out, O_CLOEXEC) != 0)
-    return Error{"power.hardware_failed", std::string("no pipe for ipmitool: ") + std::strerror(errno), ""};
+    return Error{"power.hardware_failed", std::string("cannot create a pipe for ipmitool: ") + std::strerror(errno),
+                 ""};
   if (::pipe2(err, O_CLOEXEC) != 0) {
     const int why = errno;
     ::close(out[0]);
     ::close(out[1]);
-    return Error{"power.hardware_failed", std::string("no pipe for ipmitool: ") + std::strerror(why), ""};
+    return Error{"power.hardware_failed", std::string("cannot create a pipe for ipmitool: ") + std::strerror(why), ""};
   }
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
@@ -133,10 +137,10 @@ Result<Said> run(const std::vector<std::string>& words, const Deadline& deadline
   ::close(err[0]);
   if (late)
     return Error{"power.bmc_timeout", "ipmitool " + words.back() + " did not end in time",
-                 "`timeout` of the hardware's configuration"};
+                 "raise `timeout` in the hardware's configuration, or check the BMC"};
   if (too_much)
     return Error{"power.hardware_failed",
-                 "ipmitool " + words.back() + " says more than " + std::to_string(most_said) + " bytes", ""};
+                 "ipmitool " + words.back() + " printed more than " + std::to_string(most_said) + " bytes", ""};
   said.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return said;
 }
@@ -198,7 +202,8 @@ class Dcmi final : public Hardware {
     };
     base_ = {program_path()};
     if (base_[0].empty())
-      return Error{"power.not_built", "the program ipmitool is not there", std::string("install ") + ipmi_missing()};
+      return Error{"power.not_built", "the program ipmitool is not installed",
+                   std::string("install ") + ipmi_missing()};
     if (!spec_.url.empty()) {
       std::string host = spec_.url;
       if (host.starts_with("ipmi://")) host.erase(0, 7);
@@ -210,9 +215,10 @@ class Dcmi final : public Hardware {
       unsigned checked = 623;
       const bool plain = !host.empty() && host.front() != '-' && host.find_first_of("/@ ") == std::string::npos;
       if (!plain || (!port.empty() && (!number(std::string_view(port), checked) || checked == 0 || checked > 65535)))
-        return bad(shown(spec_.url) + " is no host of a BMC", "write bmc17, or bmc17:623");
+        return bad(shown(spec_.url) + " is not the host of a BMC", "write the host like bmc17, or bmc17:623");
       if (spec_.user.empty() || spec_.password_file.empty())
-        return bad("a BMC over the network needs user and password_file", "a file with the password, chmod 600");
+        return bad("a BMC over the network needs user and password_file",
+                   "give both; the password stands in a file with mode 600 (chmod 600)");
       if (auto password = password_in(spec_.password_file); !password) return password.error();
       // The password goes through a file, because everyone can read arguments.
       for (const auto& word :
@@ -222,7 +228,8 @@ class Dcmi final : public Hardware {
         base_.push_back(word);
       remote_ = true;
     } else if (!spec_.user.empty() || !spec_.password_file.empty()) {
-      return bad("the BMC of this machine takes no user and password_file", "give `url` for another's");
+      return bad("the BMC of this machine takes no user and password_file",
+                 "remove both, or give `url` for the BMC of another machine");
     }
     const Deadline deadline = Deadline::in_s(4 * spec_.timeout_s);
     auto power = ask({"dcmi", "power", "reading"}, deadline);
@@ -238,8 +245,9 @@ class Dcmi final : public Hardware {
     }
     if (!power) {
       if (power.error().code != "power.hardware_failed") return power.error();
-      return Error{"power.no_hardware", "no BMC that tells its power by DCMI: " + power.error().what,
-                   "ipmitool dcmi discover tells what it can; modprobe ipmi_si ipmi_devintf for this machine's"};
+      return Error{"power.no_hardware", "no BMC reports its power by DCMI: " + power.error().what,
+                   "'ipmitool dcmi discover' shows what the BMC can do; the BMC of this machine needs 'modprobe "
+                   "ipmi_si ipmi_devintf'"};
     }
     Range range;
     range.settable = true;
@@ -272,12 +280,21 @@ class Dcmi final : public Hardware {
     if (!said) return said.error();
     const std::string now = after(*said, "Instantaneous power reading");
     out.power_w = first_number(now);
-    // When switched off it reports 0, or the last value.
-    if (after(*said, "Power reading state is") == "deactivated") {
+    if (std::isfinite(reported_w_) && out.power_w != reported_w_) moved_s_ = now_s();
+    reported_w_ = out.power_w;
+    // A measurement that is switched off has 0, or the last value. Some BMCs say so of one that runs: it changes.
+    const bool said_off = after(*said, "Power reading state is") == "deactivated";
+    const auto not_known = [&](const std::string& why) {
       out.power_w = unknown;
-      out.trouble = "power.hardware_failed: the BMC has its power measurement switched off";
-    } else if (std::isnan(out.power_w)) {
-      out.trouble = "power.hardware_failed: ipmitool tells no power but " + shown(now);
+      out.trouble = "power.hardware_failed: " + why;
+    };
+    if (std::isnan(out.power_w)) {
+      not_known("ipmitool reports no power, but " + shown(now));
+    } else if (said_off && !(out.power_w > 0 && now_s() - moved_s_ <= believed_s)) {
+      not_known("the BMC says that its power measurement is deactivated, and its reading of " +
+                format_power(out.power_w) + " does not change: it is not used");
+    } else if (out.power_w == 0) {
+      not_known("the BMC reports 0 W, which no machine that runs draws: its power is not known");
     }
     count(out.power_w);
     out.energy_j = energy_j_;
@@ -310,8 +327,8 @@ class Dcmi final : public Hardware {
     auto back = limit_now(deadline);
     if (!back) return back.error();
     if (std::isnan(back->set_w))
-      return Error{"power.hardware_failed", "the BMC took a cap and has none that is active",
-                   "its power management may be switched off, or need a licence"};
+      return Error{"power.hardware_failed", "the BMC accepted a cap, but none is active",
+                   "its power management may be switched off, or may need a licence"};
     return back->set_w;
   }
 
@@ -353,7 +370,7 @@ class Dcmi final : public Hardware {
     for (const auto& one : originals) {
       std::optional<Error> wrong;
       std::uint32_t watts = 0;
-      if (one.domain != names_[0]) wrong = Error{"power.unknown_domain", one.domain + " is not there any more", ""};
+      if (one.domain != names_[0]) wrong = Error{"power.unknown_domain", one.domain + " does not exist any more", ""};
       else if (one.setting == "limit" && number(one.value, watts) && watts <= 65535) limit = watts;
       else if (one.setting == "action" &&
                (one.value == "no_action" || one.value == "power_off" || one.value == "sel_logging"))
@@ -361,7 +378,7 @@ class Dcmi final : public Hardware {
       else if (one.setting == "active" && (one.value == "0" || one.value == "1")) active = one.value == "1";
       else
         wrong = Error{"power.bad_original",
-                      one.domain + " has no setting " + shown(one.setting) + " that could be " + shown(one.value), ""};
+                      one.domain + " has no setting " + shown(one.setting) + " that can be " + shown(one.value), ""};
       if (wrong && !first) first = wrong;
     }
     if (const auto done = put_back(limit, action, active, deadline); !done) return done.error();
@@ -397,10 +414,9 @@ class Dcmi final : public Hardware {
       return Error{"power.bmc_cipher", what, "the BMC has neither cipher suite 17 nor 3 for this user"};
     if (has("HMAC is invalid") || has("unauthorized name") || has("Insufficient privilege") ||
         has("insufficient privilege") || has("(d4)"))
-      return Error{"power.bmc_denied", what,
-                   "look at `user` and `password_file`, and at the user's privilege in the BMC"};
+      return Error{"power.bmc_denied", what, "check `user` and `password_file`, and the user's privilege in the BMC"};
     if (has("Unable to establish"))
-      return Error{"power.bmc_timeout", what, "is it the BMC's address, and its user and password?"};
+      return Error{"power.bmc_timeout", what, "check the BMC's address, its user and its password"};
     return Error{"power.hardware_failed", what, ""};
   }
 
@@ -481,7 +497,7 @@ class Dcmi final : public Hardware {
     if (action.find("Hard Power Off") != std::string::npos) out.action = "power_off";
     else if (action == "Log Event to SEL") out.action = "sel_logging";
     else if (action == "No Action") out.action = "no_action";
-    if (state.empty()) return Error{"power.hardware_failed", "ipmitool tells no limit but " + shown(*said, 100), ""};
+    if (state.empty()) return Error{"power.hardware_failed", "ipmitool reports no limit, but " + shown(*said, 100), ""};
     return out;
   }
 
@@ -502,6 +518,7 @@ class Dcmi final : public Hardware {
   Range range_;
   bool limited_ = true;
   double energy_j_ = 0, last_w_ = unknown;
+  double reported_w_ = unknown, moved_s_ = -INFINITY;  // the last reading, believed or not, and when it changed
   std::int64_t last_ns_ = 0;
 };
 
@@ -514,7 +531,7 @@ const char* ipmi_missing() {
 
 Opened open_ipmi(const HardwareSpec& spec) {
   if (spec.kind == Source::ipmi && program_path().empty())
-    return Error{"power.not_built", "the program ipmitool is not there", "install ipmitool"};
+    return Error{"power.not_built", "the program ipmitool is not installed", "install ipmitool"};
   auto out = std::make_unique<Dcmi>(spec);
   if (const auto begun = out->begin(); !begun) return begun.error();
   return Opened(std::move(out));

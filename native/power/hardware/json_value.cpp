@@ -35,14 +35,14 @@ class JsonReader {
     if (!value(out, 0)) return wrong();
     blanks();
     if (at_ != text_.size()) {
-      why_ = "something after its end";
+      why_ = "something follows the value";
       return wrong();
     }
     return out;
   }
 
  private:
-  Error wrong() const { return {"power.bad_json", "no JSON at byte " + std::to_string(at_) + ": " + why_, ""}; }
+  Error wrong() const { return {"power.bad_json", "not valid JSON at byte " + std::to_string(at_) + ": " + why_, ""}; }
   bool no(const char* why) {
     why_ = why;
     return false;
@@ -120,7 +120,7 @@ class JsonReader {
     const auto [end, why] = std::from_chars(told.data(), told.data() + told.size(), parsed);
     if (at_ == digits || zeros || bare || why != std::errc{} || end != told.data() + told.size()) {
       at_ = begin;
-      return no("a number that is none, or too large");
+      return no("a number that is invalid or too large");
     }
     out.kind_ = JsonValue::Kind::number;
     out.number_ = parsed;
@@ -178,7 +178,7 @@ class JsonReader {
       }
       put(out, code);
     }
-    return no("a text without its end");
+    return no("a text without an end");
   }
 
   std::string_view text_;

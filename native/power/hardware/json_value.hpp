@@ -23,7 +23,7 @@ class JsonValue {
   bool is_null() const { return kind_ == Kind::null; }
   /// Whether it is the word false; null is not.
   bool is_false() const { return kind_ == Kind::truth && number_ == 0; }
-  /// Member of an object; null if there is none of that name, or this is no object.
+  /// A member of an object; null if no member has this name, or if this is not an object.
   const JsonValue& operator[](std::string_view key) const;
   /// Element of a list.
   const JsonValue& operator[](std::size_t index) const;

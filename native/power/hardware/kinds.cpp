@@ -31,7 +31,7 @@ constexpr std::int64_t still_ns = 1'000'000'000;
 Error failed(const std::string& path, int why) {
   const bool gone = why == ENOENT || why == ENODEV || why == ENXIO || why == ENOTDIR;
   return {gone ? "power.hardware_gone" : "power.hardware_failed", path + ": " + std::strerror(why),
-          why == EACCES || why == EPERM ? "it needs root, or a udev rule that gives the file to who runs this" : ""};
+          why == EACCES || why == EPERM ? "run it as root, or give the file to its user with a udev rule" : ""};
 }
 
 }  // namespace
@@ -58,7 +58,7 @@ Result<double> read_number(const std::string& path) {
   if (!text) return text.error();
   double out = 0;
   if (!number(*text, out) || !std::isfinite(out))
-    return Error{"power.hardware_failed", path + " has " + shown(*text) + ", which is no number", ""};
+    return Error{"power.hardware_failed", path + " has " + shown(*text) + ", which is not a number", ""};
   return out;
 }
 
@@ -67,7 +67,7 @@ Result<std::uint64_t> read_count(const std::string& path) {
   if (!text) return text.error();
   std::uint64_t out = 0;
   if (!number(*text, out))
-    return Error{"power.hardware_failed", path + " has " + shown(*text) + ", which is no count", ""};
+    return Error{"power.hardware_failed", path + " has " + shown(*text) + ", which is not a count", ""};
   return out;
 }
 
@@ -94,8 +94,8 @@ Result<std::vector<std::size_t>> chosen(const std::string& pattern, const std::v
       out.push_back(k);
   if (!out.empty()) return out;
   if (pattern.empty())
-    return Error{"power.unknown_domain", "no domain is used unless it is named: " + joined(names),
-                 "name it by `domains` in the configuration"};
+    return Error{"power.unknown_domain", "no domain is used by default; available: " + joined(names),
+                 "name domains with `domains` in the configuration"};
   return Error{"power.unknown_domain", "no domain is called " + shown(pattern) + nearest(pattern, names),
                "there are: " + joined(names)};
 }
@@ -111,11 +111,11 @@ Range narrowed(Range range, const HardwareSpec& spec) {
   };
   if (spec.read_only) no("read_only is set in the configuration");
   else if (range.settable && !std::isfinite(range.min_w))
-    no("the hardware tells no least cap: give `min` in the configuration");
+    no("the hardware does not report its lowest cap: set `min` in the configuration");
   else if (range.settable && !std::isfinite(range.max_w))
-    no("the hardware tells no highest cap: give `max` in the configuration");
+    no("the hardware does not report its highest cap: set `max` in the configuration");
   else if (range.settable && range.min_w > range.max_w)
-    no("the least cap, " + format_power(range.min_w) + ", is above the highest, " + format_power(range.max_w));
+    no("the lowest cap, " + format_power(range.min_w) + ", is above the highest, " + format_power(range.max_w));
   return range;
 }
 
@@ -123,7 +123,7 @@ Result<void> may_set(const Range& range, const std::string& domain, double cap_w
   if (!range.settable) return Error{"power.read_only", domain + " cannot be capped: " + range.why_not, ""};
   if (cap_w >= range.min_w && cap_w <= range.max_w) return {};
   return Error{"power.out_of_range", domain + " cannot be capped at " + format_power(cap_w),
-               "take " + format_power(range.min_w) + " to " + format_power(range.max_w)};
+               "use " + format_power(range.min_w) + " to " + format_power(range.max_w)};
 }
 
 std::string unlike(const std::string& name, std::set<std::string>& used) {
@@ -148,7 +148,7 @@ Result<std::string> password_in(const std::string& path) {
   auto text = read_text(path);
   if (!text) return bad("cannot be read: " + text.error().what, "");
   const std::string line = text->substr(0, text->find('\n'));
-  if (line.empty()) return bad("is empty", "its first line is the password");
+  if (line.empty()) return bad("is empty", "write the password into its first line");
   return line;
 }
 
@@ -176,6 +176,27 @@ void EnergyCounter::add(std::uint64_t count, std::int64_t now_ns) {
   power_w_ = whole && now_ns - moved_ns_ < still_ns ? grown / s : unknown;
   last_ = count;
   last_ns_ = now_ns;
+}
+
+void Mirror::add(std::uint64_t first, std::uint64_t second, std::uint64_t first_again, std::int64_t now_ns) {
+  if (first != first_again) return;  // it moved between the two: they cannot be compared
+  const std::uint64_t grown = first - first_, other = second - second_;
+  const bool moved = begun_ && (grown || other);
+  const std::int64_t passed_ns = now_ns - moved_ns_;
+  if (!begun_ || moved) moved_ns_ = now_ns;
+  begun_ = true;
+  first_ = first, second_ = second;
+  if (!moved) return;
+  const bool alike = grown == other;
+  const double between = static_cast<double>(std::max(first, second) - std::min(first, second)),
+               drawn = static_cast<double>(grown) * static_cast<double>(between_ns) / static_cast<double>(passed_ns);
+  const bool equal = passed_ns > 0 && between <= drawn;
+  alike_ = alike ? alike_ + 1 : 0;
+  if (!equal) equal_ = 0;
+  else if (++equal_ == 1) equal_since_ns_ = now_ns;
+  apart_ = alike || equal ? 0 : apart_ + 1;
+  if (alike_ >= several || (equal_ > several && now_ns - equal_since_ns_ >= equal_for_ns)) same_ = true;
+  if (apart_ >= several) same_ = false;
 }
 
 std::vector<Sensor> hwmon_sensors(const std::string& root) {

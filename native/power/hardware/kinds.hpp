@@ -79,6 +79,27 @@ class EnergyCounter {
   bool begun_ = false;
 };
 
+/// Whether two counters are one meter that has two names. Either they grow by equal counts, look for look; or they have
+/// the same count for seconds, but for what is drawn between reading the one and the other. Counters that do not move
+/// show nothing. Owner-thread.
+class Mirror {
+ public:
+  /// The counts of one look: the first counter before and after the second.
+  void add(std::uint64_t first, std::uint64_t second, std::uint64_t first_again, std::int64_t now_ns);
+  /// Since several looks they have moved as one; it takes several other looks in a row to end that.
+  bool same() const { return same_; }
+  /// Nothing more is learnt at once.
+  bool decided() const { return same_ || apart_ >= several; }
+
+ private:
+  static constexpr int several = 4;
+  static constexpr std::int64_t between_ns = 5'000'000, equal_for_ns = 2'000'000'000;
+  std::uint64_t first_ = 0, second_ = 0;
+  std::int64_t moved_ns_ = 0, equal_since_ns_ = 0;
+  int alike_ = 0, equal_ = 0, apart_ = 0;
+  bool begun_ = false, same_ = false;
+};
+
 /// The temperatures, fans and voltages of hwmon under a sysfs root. Files that vanish are left out. If several chips
 /// have one name, as with two sockets or two drives, the names contain the device: "nvme@nvme1/Composite".
 std::vector<Sensor> hwmon_sensors(const std::string& root);

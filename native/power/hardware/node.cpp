@@ -32,10 +32,10 @@ class RealNode final : public Node {
 
   Result<void> begin(const Settings& settings) {
     if (!(settings.base_w >= 0 && settings.base_w <= 1e9))
-      return Error{"power.bad_hardware", "a base of " + kinds::exact(settings.base_w) + " W", "0 to 1e9 W"};
+      return Error{"power.bad_hardware", "a base of " + kinds::exact(settings.base_w) + " W", "allowed: 0 to 1e9 W"};
     if (settings.hardware.empty())
       return Error{"power.no_hardware", "no hardware is configured",
-                   "[[node-manager.hardware]] kind = \"powercap\", or another of hardware's kinds"};
+                   "add [[node-manager.hardware]] with kind = \"powercap\" or another kind"};
     bool read_only = true;
     std::string why, cpufreq_root = "/sys";
     bool simulated = false, frequencies = false;
@@ -71,13 +71,13 @@ class RealNode final : public Node {
       parts_.push_back(std::move(part));
     }
     if (parts_.empty())
-      return Error{"power.no_hardware", "no hardware that tells power is configured",
-                   "cpufreq has frequencies only; add kind = \"powercap\""};
+      return Error{"power.no_hardware", "no configured hardware reports power",
+                   "cpufreq has only frequencies; add kind = \"powercap\""};
     base_w_ = settings.base_w;
     choose();
     if (held_.empty() && !read_only)
-      return Error{"power.no_cap", "nothing of this node can be capped: " + why,
-                   "or say read_only = true for its hardware"};
+      return Error{"power.no_cap", "no part of this node can be capped: " + why,
+                   "correct this, or set read_only = true for its hardware"};
     why_not_ = held_.empty() ? why : "";
     // A simulated node would show the frequencies of the machine it runs on: only on request.
     if (!simulated || frequencies) {
@@ -90,7 +90,7 @@ class RealNode final : public Node {
   Range range() const override {
     if (held_.empty()) return {unknown, unknown, false, why_not_};
     Range out{base_of_cap(), base_of_cap(), true, ""};
-    for (const auto k : held_) {
+    for (const auto k : distinct(held_)) {
       const Range one = range_of(domains_[k]);
       out.min_w += one.min_w;
       out.max_w += one.max_w;
@@ -137,7 +137,7 @@ class RealNode final : public Node {
       const bool whole = domains_[shown_.front()].whole;
       if (whole) power_w = 0;
       energy_j = 0;
-      for (const auto k : shown_) {
+      for (const auto k : distinct(shown_)) {
         power_w += all[k].power_w;
         energy_j += all[k].energy_j;
       }
@@ -148,8 +148,9 @@ class RealNode final : public Node {
     out.energy_j = energy_j;
     if (!held_.empty()) {
       out.cap_w = base_of_cap();
-      for (const auto k : held_) out.cap_w += all[k].cap_w;
+      for (const auto k : distinct(held_)) out.cap_w += all[k].cap_w;
     }
+    for (std::size_t k = 0; k < domains_.size() && out.note.empty(); ++k) out.note = repeats(domains_[k]);
     if (cpufreq_) {
       auto frequencies = cpufreq_->read();
       if (frequencies) out.frequencies = std::move(*frequencies);
@@ -159,10 +160,18 @@ class RealNode final : public Node {
   }
 
   Result<double> cap(double cap_w) override {
+    const auto held = distinct(held_);
+    auto done = share(cap_w, held);
+    // Setting a limit may have shown that another domain has the same one: then there are fewer to share the cap.
+    if (distinct(held_) != held) done = share(cap_w, distinct(held_));
+    return done;
+  }
+
+  Result<double> share(double cap_w, const std::vector<std::size_t>& held) {
     const Range all = range();
     if (const auto may = kinds::may_set(all, "the node", cap_w); !may) return may.error();
     std::vector<double> low, high, weight;
-    for (const auto k : held_) {
+    for (const auto k : held) {
       const Range one = range_of(domains_[k]);
       low.push_back(one.min_w);
       high.push_back(one.max_w);
@@ -172,13 +181,13 @@ class RealNode final : public Node {
     // Lower before raising: the sum is never above the higher of before and after.
     std::optional<Error> first;
     std::vector<std::size_t> order;
-    std::vector<double> now(held_.size(), unknown);
-    for (std::size_t i = 0; i < held_.size(); ++i) order.push_back(i);
+    std::vector<double> now(held.size(), unknown);
+    for (std::size_t i = 0; i < held.size(); ++i) order.push_back(i);
     for (auto& part : parts_) {
       auto read = part.hardware->read();
       if (!read) continue;
-      for (std::size_t i = 0; i < held_.size(); ++i)
-        if (&parts_[domains_[held_[i]].part] == &part) now[i] = (*read)[domains_[held_[i]].index].cap_w;
+      for (std::size_t i = 0; i < held.size(); ++i)
+        if (&parts_[domains_[held[i]].part] == &part) now[i] = (*read)[domains_[held[i]].index].cap_w;
     }
     const auto raises = [&](std::size_t i) { return std::isfinite(now[i]) && shares[i] > now[i]; };
     std::stable_partition(order.begin(), order.end(), [&](std::size_t i) { return !raises(i); });
@@ -186,7 +195,8 @@ class RealNode final : public Node {
     std::size_t followed = 0;
     for (const auto i : order) {
       if (behind && raises(i)) continue;
-      auto& one = domains_[held_[i]];
+      auto& one = domains_[held[i]];
+      if (!repeats(one).empty()) continue;  // its limit has been set already
       auto back = parts_[one.part].hardware->cap(one.index, shares[i]);
       if (back) {
         now[i] = *back;
@@ -202,7 +212,7 @@ class RealNode final : public Node {
     if (first &&
         (first->code == "power.out_of_range" || first->code == "power.read_only" || !std::isfinite(sum) || !followed))
       return *first;
-    if (!std::isfinite(sum)) return Error{"power.hardware_failed", "a cap was set, and cannot be read back", ""};
+    if (!std::isfinite(sum)) return Error{"power.hardware_failed", "a cap was set, but it cannot be read back", ""};
     return sum;
   }
 
@@ -213,7 +223,7 @@ class RealNode final : public Node {
       if (std::none_of(held_.begin(), held_.end(), [&](std::size_t k) { return domains_[k].part == p; })) continue;
       auto now = parts_[p].hardware->read();
       if (!now) return now.error();
-      for (const auto k : held_)
+      for (const auto k : distinct(held_))
         if (domains_[k].part == p) sum += (*now)[domains_[k].index].cap_w;
     }
     return sum;
@@ -238,8 +248,8 @@ class RealNode final : public Node {
                                      [&](const Part& p) { return p.tag == one.domain.substr(0, colon); });
       if (colon == std::string::npos || part == parts_.end()) {
         if (!first)
-          first = Error{"power.unknown_domain", shown(one.domain) + " is not there any more",
-                        "it was there when its settings were saved"};
+          first = Error{"power.unknown_domain", shown(one.domain) + " does not exist any more",
+                        "it existed when its settings were saved"};
         continue;
       }
       sorted[static_cast<std::size_t>(part - parts_.begin())].push_back(
@@ -269,6 +279,15 @@ class RealNode final : public Node {
     std::string name;
     bool whole, counts;
   };
+
+  std::string repeats(const Domain& one) const { return parts_[one.part].hardware->repeats(one.index); }
+  /// Without those that repeat another one.
+  std::vector<std::size_t> distinct(const std::vector<std::size_t>& all) const {
+    std::vector<std::size_t> out;
+    for (const auto k : all)
+      if (repeats(domains_[k]).empty()) out.push_back(k);
+    return out;
+  }
 
   Range range_of(const Domain& one) const { return parts_[one.part].hardware->range(one.index); }
 

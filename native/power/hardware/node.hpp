@@ -27,6 +27,7 @@ struct NodeReading {
   std::vector<Frequency> frequencies;
   std::vector<Sensor> sensors;  ///< of a BMC up to 30 s old: reading all of them takes seconds
   std::string trouble;          ///< code and sentence of the first fault; empty: none
+  std::string note;             ///< code and sentence about a domain that is not counted, because it repeats another
 };
 
 class Node {

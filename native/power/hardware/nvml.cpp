@@ -1,5 +1,5 @@
-// NVIDIA's GPUs by libnvidia-ml.so.1, which their driver brings: loaded when asked for, and no header of theirs is
-// needed to build.
+// NVIDIA GPUs, through libnvidia-ml.so.1. The driver contains this library. It is loaded on demand, so that the build
+// needs no header of NVIDIA.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -22,10 +22,10 @@ namespace sonde::power::kinds {
 namespace {
 
 constexpr const char* library_name = "libnvidia-ml.so.1";
-/// Its return codes that mean something here.
+/// The return codes of NVML that are handled here.
 constexpr int ok = 0, not_supported = 3, no_permission = 4, gpu_is_lost = 15;
 
-/// Milliwatts, millijoules, degrees; handles are its own.
+/// Units: milliwatts, millijoules, degrees Celsius. Handles belong to NVML.
 struct Nvml {
   using Device = void*;
   int (*init)() = nullptr;
@@ -40,8 +40,9 @@ struct Nvml {
   int (*set_limit)(Device, unsigned) = nullptr;
   int (*energy)(Device, unsigned long long*) = nullptr;  // since Volta
   int (*temperature)(Device, int, unsigned*) = nullptr;
-  int (*fan)(Device, unsigned*) = nullptr;          // per cent of its fastest
-  int (*utilization)(Device, unsigned*) = nullptr;  // two: per cent of the time that the GPU, its memory were used
+  int (*fan)(Device, unsigned*) = nullptr;  // percent of the highest speed
+  int (*utilization)(Device,
+                     unsigned*) = nullptr;  // two values: percent of the time in which the GPU and its memory were used
 };
 
 template <typename F> bool bind(void* library, const char* symbol, F& out) {
@@ -53,7 +54,7 @@ Result<Nvml> load() {
   auto library = open_shared_object(library_name);
   if (!library)
     return Error{"power.no_hardware", std::string("NVML cannot be loaded: ") + library.error().what,
-                 "it comes with NVIDIA's driver"};
+                 "install NVIDIA's driver, which contains it"};
   Nvml out;
   const bool whole =
       bind(*library, "nvmlInit_v2", out.init) && bind(*library, "nvmlShutdown", out.shutdown) &&
@@ -65,7 +66,7 @@ Result<Nvml> load() {
       bind(*library, "nvmlDeviceSetPowerManagementLimit", out.set_limit);
   if (!whole)
     return Error{"power.no_hardware", std::string(library_name) + " lacks functions of NVML",
-                 "a newer driver of NVIDIA"};
+                 "install a newer NVIDIA driver"};
   bind(*library, "nvmlDeviceGetTotalEnergyConsumption", out.energy);
   bind(*library, "nvmlDeviceGetTemperature", out.temperature);
   bind(*library, "nvmlDeviceGetFanSpeed", out.fan);
@@ -81,7 +82,7 @@ class Gpus final : public Hardware {
   Result<void> find(const HardwareSpec& spec) {
     unsigned many = 0;
     if (const int code = nvml_.count(&many); code != ok) return failed("GPUs cannot be counted", code);
-    if (!many) return Error{"power.no_hardware", "NVML sees no GPU", "nvidia-smi -L"};
+    if (!many) return Error{"power.no_hardware", "NVML sees no GPU", "check with: nvidia-smi -L"};
     std::vector<Gpu> all;
     std::vector<std::string> names;
     for (unsigned k = 0; k < many && k < 1024; ++k) {
@@ -101,7 +102,7 @@ class Gpus final : public Hardware {
         range = {low * 1e-3, high * 1e-3, true, ""};
       } else {
         range.why_not = code == ok
-                            ? "NVML tells no limits"
+                            ? "NVML reports no limits"
                             : std::string("nvmlDeviceGetPowerManagementLimitConstraints: ") + nvml_.error_string(code);
       }
       gpu.limited = nvml_.limit(gpu.device, &now) == ok;
@@ -139,7 +140,7 @@ class Gpus final : public Hardware {
       }
       one.energy_j = gpu.energy_j;
       if (gpu.limited || gpu.range.settable) {
-        // No cap without trouble would be one that was switched off.
+        // A missing cap without trouble would mean that the cap was switched off.
         if (const int is = nvml_.limit(gpu.device, &limit); is == ok) one.cap_w = limit * 1e-3;
         else if (one.trouble.empty()) one.trouble = told(failed(names_[k], is));
       }
@@ -193,10 +194,10 @@ class Gpus final : public Hardware {
       const auto at = static_cast<std::size_t>(std::find(names_.begin(), names_.end(), one.domain) - names_.begin());
       unsigned value = 0;
       std::optional<Error> wrong;
-      if (at == names_.size()) wrong = Error{"power.unknown_domain", one.domain + " is not there any more", ""};
+      if (at == names_.size()) wrong = Error{"power.unknown_domain", one.domain + " does not exist any more", ""};
       else if (one.setting != "power_limit_mw" || !number(one.value, value))
         wrong = Error{"power.bad_original",
-                      one.domain + " has no setting " + shown(one.setting) + " that could be " + shown(one.value), ""};
+                      one.domain + " has no setting " + shown(one.setting) + " that can be " + shown(one.value), ""};
       else if (const int code = nvml_.set_limit(gpus_[at].device, value); code != ok) wrong = failed(one.domain, code);
       if (wrong && !first) first = wrong;
     }
@@ -209,7 +210,7 @@ class Gpus final : public Hardware {
     Nvml::Device device = nullptr;
     Range range;
     bool limited = false;
-    bool begun = false, counted = false;  // one sample is there; the last had the counter
+    bool begun = false, counted = false;  // begun: there is a sample; counted: the last one had the counter
     unsigned long long last_mj = 0;
     std::int64_t last_ns = 0;
     double last_w = 0, energy_j = 0;
@@ -222,19 +223,20 @@ class Gpus final : public Hardware {
 
   Error failed(const std::string& what, int code) const {
     const std::string said = what + ": " + nvml_.error_string(code);
-    if (code == gpu_is_lost) return {"power.hardware_gone", said, "dmesg tells why; a restart brings it back"};
-    if (code == no_permission) return {"power.read_only", said, "it needs root"};
+    if (code == gpu_is_lost)
+      return {"power.hardware_gone", said, "'dmesg' shows the reason; a restart of the machine brings the GPU back"};
+    if (code == no_permission) return {"power.read_only", said, "run it as root"};
     if (code == not_supported) return {"power.read_only", said, "this GPU cannot do it"};
     return {"power.hardware_failed", said, ""};
   }
 
-  /// By its counter where it has one, else by what it drew between two readings.
+  /// Adds energy: from the GPU's counter if it has one, else from the power of two readings.
   void count(Gpu& gpu, double power_w) const {
     unsigned long long mj = 0;
     const std::int64_t now = now_ns();
     const bool counted = nvml_.energy && nvml_.energy(gpu.device, &mj) == ok;
     if (gpu.begun) {
-      // The counter begins anew when the driver is loaded again.
+      // The counter restarts from 0 when the driver is loaded again.
       if (counted && gpu.counted) gpu.energy_j += static_cast<double>(mj >= gpu.last_mj ? mj - gpu.last_mj : mj) * 1e-3;
       else gpu.energy_j += (gpu.last_w + power_w) / 2 * static_cast<double>(now - gpu.last_ns) * 1e-9;
     }
@@ -254,14 +256,14 @@ class Gpus final : public Hardware {
 }  // namespace
 
 const char* nvml_missing() {
-  return open_shared_object(library_name) ? "" : "NVIDIA's driver, which brings libnvidia-ml.so.1";
+  return open_shared_object(library_name) ? "" : "NVIDIA's driver, which contains libnvidia-ml.so.1";
 }
 
 Opened open_nvml(const HardwareSpec& spec) {
   auto nvml = load();
   if (!nvml) return nvml.error();
   if (const int code = nvml->init(); code != ok)
-    return Error{"power.no_hardware", std::string("NVML: ") + nvml->error_string(code), "nvidia-smi tells more"};
+    return Error{"power.no_hardware", std::string("NVML: ") + nvml->error_string(code), "'nvidia-smi' shows more"};
   auto gpus = std::make_unique<Gpus>(*nvml);
   if (const auto found = gpus->find(spec); !found) return found.error();
   return Opened(std::move(gpus));

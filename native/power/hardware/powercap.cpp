@@ -1,4 +1,4 @@
-// RAPL as Linux' powercap has it: folders below class/powercap, microjoules and microwatts in files.
+// RAPL through the powercap interface of Linux: folders below class/powercap, with microjoules and microwatts in files.
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +14,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/clock.hpp"
@@ -27,12 +28,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// More than a package can draw: told from it by a factor of its highest cap, or, where that is not known, by a number.
+/// Limits of plausible power of a package: this factor of its highest cap or, if that is unknown, this power.
 constexpr double beyond_factor = 10, beyond_w = 10e3;
-/// RAPL tells no least cap. Packages do not go much below a quarter of their highest, whatever is asked of them.
+/// RAPL reports no lowest cap. Packages do not go much below a quarter of their highest cap, whatever cap is set.
 constexpr double least_share = 0.25;
-/// A counter that stands still is reported after this.
+/// A counter without a change is reported after this time, and then whenever the time has doubled.
 constexpr double still_s = 30;
+/// Opening watches the counters of zones that may be one meter for at most this time, if one of them moves at all in
+/// the first part of it.
+constexpr double watched_s = 0.4, first_watched_s = 0.12, watch_again_s = 0.002;
+
+/// RAPL rounds a limit to an eighth of a watt.
+constexpr double rounding_w = 0.2;
 
 struct Constraint {
   std::string file;  // "constraint_0_power_limit_uw"
@@ -44,9 +51,25 @@ struct Zone {
   std::string kernels_name;
   std::string folder;
   std::unique_ptr<EnergyCounter> counter;
-  std::vector<Constraint> limits;  // the long term's first
+  std::vector<Constraint> limits;  // the long-term constraint is the first
   Range range;
 };
+
+/// Two zones that may be one meter: dies of one package.
+struct Pair {
+  std::size_t first, second;
+  Mirror mirror;
+};
+
+/// "package-0" of "package-0-die-1" and "package-0#2": what one meter may count under both names.
+std::string package_of(std::string name) {
+  for (const std::string_view mark : {"-die-", "#"})
+    if (const auto at = name.find(mark); at != std::string::npos) {
+      const auto end = name.find_first_not_of("0123456789", at + mark.size());
+      name.erase(at, end == std::string::npos ? end : end - at);
+    }
+  return name;
+}
 
 bool is_package(const std::string& name) { return name.starts_with("package-") && name.find('/') == std::string::npos; }
 
@@ -56,12 +79,12 @@ std::string driver_of(const std::string& folder) {
   return entry.substr(0, entry.find(':'));
 }
 
-/// "intel-rapl:0:1" has two numbers; what is no zone has none.
+/// The depth of a zone: "intel-rapl:0:1" has two numbers. 0: not a zone.
 std::size_t depth_of(const std::string& folder) {
   return static_cast<std::size_t>(std::count(folder.begin(), folder.end(), ':'));
 }
 
-/// Numbers in names by their value, so that package-10 comes after package-9.
+/// Compares numbers in names by value, so that package-10 comes after package-9.
 bool before(const std::string& a, const std::string& b) { return ::strverscmp(a.c_str(), b.c_str()) < 0; }
 
 class Powercap final : public Hardware {
@@ -74,7 +97,7 @@ class Powercap final : public Hardware {
     if (!zones) return zones.error();
     std::vector<std::string> names;
     for (const auto& zone : *zones) names.push_back(zone.name);
-    // Where the kernel has no packages, the whole platform is all that it counts.
+    // If the kernel has no packages, it counts only the whole platform.
     const bool packages = std::any_of(names.begin(), names.end(), is_package);
     auto taken = chosen(spec.domains, names,
                         [&](const std::string& name) { return packages ? is_package(name) : name == "psys"; });
@@ -90,7 +113,8 @@ class Powercap final : public Hardware {
       (domain ? self->zones_ : self->others_).push_back(std::move((*zones)[k]));
     }
     self->model_ = self->zones_.front().folder.find("intel-rapl") != std::string::npos ? "RAPL (powercap)" : "powercap";
-    for (auto& zone : self->zones_) (void)self->count(zone);  // energy is counted from here on
+    for (auto& zone : self->zones_) (void)self->count(zone);  // energy counts from this reading
+    self->watch_pairs();
     return Opened(std::move(self));
   }
 
@@ -99,11 +123,24 @@ class Powercap final : public Hardware {
   const std::vector<std::string>& domains() const override { return names_; }
   Range range(std::size_t domain) const override { return domain < zones_.size() ? zones_[domain].range : Range{}; }
 
+  std::string repeats(std::size_t domain) const override {
+    for (const auto& pair : pairs_)
+      if (pair.second == domain && pair.mirror.same())
+        return told({"power.hardware_failed",
+                     "the energy counters of " + names_[pair.first] + " and " + names_[domain] +
+                         " move as one, so they are one meter: " + names_[domain] +
+                         " is not counted (name one of them in `domains`)",
+                     ""});
+    return "";
+  }
+
   Result<std::vector<DomainReading>> read() override {
+    compare_pairs();
     std::vector<DomainReading> out;
     std::optional<Error> first;
     bool any = false;
-    for (auto& zone : zones_) {
+    for (std::size_t k = 0; k < zones_.size(); ++k) {
+      auto& zone = zones_[k];
       DomainReading one;
       const auto trouble = [&](const Error& e) {
         if (one.trouble.empty()) one.trouble = told(e);
@@ -114,7 +151,8 @@ class Powercap final : public Hardware {
         any = true;
         if (const double still = zone.counter->still_s(); still >= still_s)
           trouble({"power.hardware_failed",
-                   zone.folder + "/energy_uj has stood still for " + format_duration(std::floor(still)) +
+                   zone.folder + "/energy_uj has not changed for " +
+                       format_duration(still_s * std::exp2(std::floor(std::log2(still / still_s)))) +
                        ": the power of " + zone.name + " is not known",
                    ""});
       } else {
@@ -122,7 +160,7 @@ class Powercap final : public Hardware {
       }
       one.energy_j = zone.counter ? zone.counter->energy_j() : unknown;
       if (!zone.limits.empty()) {
-        const auto cap = limit(zone);
+        const auto cap = limit_of(k);
         if (cap) {
           one.cap_w = *cap;
           any = true;
@@ -141,24 +179,20 @@ class Powercap final : public Hardware {
       return Error{"power.unknown_domain", "there is no domain " + std::to_string(domain), ""};
     auto& zone = zones_[domain];
     if (const auto may = may_set(zone.range, zone.name, cap_w); !may) return may.error();
-    const std::string text = std::to_string(std::llround(cap_w * 1e6));
-    for (std::size_t k = 0; k < zone.limits.size(); ++k) {
-      auto& one = zone.limits[k];
-      if (!one.writable) continue;
-      const auto written = write_text(zone.folder + "/" + one.file, text);
-      if (written) continue;
-      if (k == 0) return written.error();
-      one.writable = false;  // firmware keeps the short term for itself: the long one holds over its window
+    if (const auto done = set(zone, cap_w); !done) return done.error();
+    // One meter has one limit. If its other name has a limit of its own, both are compared with the same power.
+    for (const auto& pair : pairs_) {
+      if (pair.first != domain || !pair.mirror.same()) continue;
+      auto& other = zones_[pair.second];
+      const auto has = limit(other);
+      if (!other.range.settable || (has && std::abs(*has - cap_w) < rounding_w)) continue;
+      if (const auto done = set(other, cap_w); !done) return done.error();
     }
-    // A zone that is switched off has limits that nobody obeys.
-    const auto enabled = read_text(zone.folder + "/enabled");
-    if (enabled && *enabled == "0")
-      if (const auto on = write_text(zone.folder + "/enabled", "1"); !on) return on.error();
-    auto back = limit(zone);
+    auto back = limit_of(domain);
     if (!back) return back.error();
     if (std::isnan(*back))
-      return Error{"power.hardware_failed", zone.folder + "/enabled stays 0: no limit is in force",
-                   "a BIOS setting may lock it"};
+      return Error{"power.hardware_failed", zone.folder + "/enabled stays 0, so no limit is in force",
+                   "a BIOS setting may prevent it"};
     return *back;
   }
 
@@ -192,16 +226,16 @@ class Powercap final : public Hardware {
       Result<void> done;
       std::uint64_t value = 0;
       if (zone == zones_.end()) {
-        done = Error{"power.unknown_domain", one.domain + " is not there any more", ""};
+        done = Error{"power.unknown_domain", one.domain + " does not exist any more", ""};
       } else {
-        // What is kept on disk may be damaged: only settings that there are, and numbers, are written. One that could
-        // not be written has what it had.
+        // The data on disk may be damaged: only known settings with numbers are written. A setting that was not
+        // writable was not changed, so it still has its value.
         const bool known =
             one.setting == "enabled" || std::any_of(zone->limits.begin(), zone->limits.end(),
                                                     [&](const Constraint& c) { return c.file == one.setting; });
         if (!known || !number(one.value, value)) {
           done = Error{"power.bad_original",
-                       one.domain + " has no setting " + one.setting + " that could be " + one.value, ""};
+                       one.domain + " has no setting " + one.setting + " that can be " + one.value, ""};
         } else if (const auto now = read_text(zone->folder + "/" + one.setting); !now || *now != one.value) {
           done = write_text(zone->folder + "/" + one.setting, one.value);
         }
@@ -215,18 +249,72 @@ class Powercap final : public Hardware {
  private:
   Powercap() = default;
 
+  static Result<void> set(Zone& zone, double cap_w) {
+    const std::string text = std::to_string(std::llround(cap_w * 1e6));
+    for (std::size_t k = 0; k < zone.limits.size(); ++k) {
+      auto& one = zone.limits[k];
+      if (!one.writable) continue;
+      const auto written = write_text(zone.folder + "/" + one.file, text);
+      if (written) continue;
+      if (k == 0) return written.error();
+      one.writable = false;  // the firmware controls the short-term limit; the long-term limit holds over its window
+    }
+    // The limits of a zone that is switched off have no effect.
+    const auto enabled = read_text(zone.folder + "/enabled");
+    if (enabled && *enabled == "0") return write_text(zone.folder + "/enabled", "1");
+    return {};
+  }
+
+  /// Decides before the first reading is used which zones are one meter, if their counters move.
+  void watch_pairs() {
+    for (std::size_t k = 0; k < zones_.size(); ++k)
+      for (std::size_t first = 0; first < k; ++first)
+        if (package_of(names_[first]) == package_of(names_[k])) pairs_.push_back({first, k, {}});
+    if (pairs_.empty()) return;
+    const double began_s = now_s();
+    const auto still = [&] { return read_count(zones_[pairs_.front().first].folder + "/energy_uj"); };
+    const auto begun = still();
+    bool moved = false;
+    for (;;) {
+      compare_pairs();
+      if (std::all_of(pairs_.begin(), pairs_.end(), [](const Pair& p) { return p.mirror.decided(); })) return;
+      const double passed_s = now_s() - began_s;
+      if (const auto now = still(); now && begun && *now != *begun) moved = true;
+      if (passed_s >= watched_s || (passed_s >= first_watched_s && !moved)) return;
+      sleep_until(now_s() + watch_again_s);
+    }
+  }
+
+  void compare_pairs() {
+    for (auto& pair : pairs_) {
+      const std::string first = zones_[pair.first].folder + "/energy_uj",
+                        second = zones_[pair.second].folder + "/energy_uj";
+      const auto a = read_count(first), b = read_count(second), again = read_count(first);
+      if (a && b && again) pair.mirror.add(*a, *b, *again, now_ns());
+    }
+  }
+
+  /// The highest limit of a domain and of what repeats it.
+  Result<double> limit_of(std::size_t domain) const {
+    auto most = limit(zones_[domain]);
+    for (const auto& pair : pairs_)
+      if (pair.first == domain && pair.mirror.same() && most && !zones_[pair.second].limits.empty())
+        if (const auto other = limit(zones_[pair.second])) *most = std::fmax(*most, *other);
+    return most;
+  }
+
   static Result<std::vector<Zone>> find(const std::string& folder) {
     std::error_code why;
     std::vector<std::string> entries;
     for (const auto& entry : fs::directory_iterator(folder, why)) entries.push_back(entry.path().filename());
     const auto none = [&](const std::string& what) {
       return Error{"power.no_hardware", what,
-                   "usual in a virtual machine; on a real one: modprobe intel_rapl_msr. Without: kind = \"redfish\", "
-                   "\"ipmi\", or \"simulated\""};
+                   "this is usual in a virtual machine; on a physical machine try 'modprobe intel_rapl_msr'. Without "
+                   "RAPL, use kind = \"redfish\", \"ipmi\", or \"simulated\""};
     };
-    if (why) return none("there is no RAPL: " + folder + ": " + why.message());
+    if (why) return none("RAPL is not available: " + folder + ": " + why.message());
     std::sort(entries.begin(), entries.end(), before);
-    // Where two drivers have a package, the registers' own is used: the lower limit of both is in force.
+    // If two drivers have the same package, the driver of the registers is used; the lower limit of both is in force.
     std::stable_partition(entries.begin(), entries.end(),
                           [](const std::string& entry) { return !driver_of(entry).ends_with("-mmio"); });
     std::map<std::string, std::string> packages;  // "intel-rapl:0" -> "package-0"
@@ -246,8 +334,8 @@ class Powercap final : public Hardware {
         if (parent == packages.end()) continue;
         *name = parent->second + "/" + *name;
       }
-      // The MMIO driver has a package a second time: it is one package. Two of one driver are two, as of dies that an
-      // older kernel gives one name.
+      // The MMIO driver lists a package a second time: it is the same package. Two packages of one driver are
+      // different, for example dies to which an older kernel gives the same name.
       const std::string driver = entry.substr(0, entry.find(':'));
       if (std::any_of(out.begin(), out.end(),
                       [&](const Zone& z) { return z.kernels_name == *name && driver_of(z.folder) != driver; })) {
@@ -261,12 +349,12 @@ class Powercap final : public Hardware {
       if (depth == 1) packages[entry] = zone.name;
       out.push_back(std::move(zone));
     }
-    if (out.empty()) return none("there is no RAPL: no package in " + folder);
+    if (out.empty()) return none("RAPL is not available: no package in " + folder);
     std::stable_sort(out.begin(), out.end(), [](const Zone& a, const Zone& b) { return before(a.name, b.name); });
     return out;
   }
 
-  /// Finds the limits of a zone and what they may be.
+  /// Finds the limits of a zone and their range.
   static Range look(Zone& zone) {
     Range range;
     std::string most;
@@ -287,7 +375,7 @@ class Powercap final : public Hardware {
     }
     if (most.empty()) {
       zone.limits.clear();
-      range.why_not = "constraint_0_power_limit_uw is not there";
+      range.why_not = "constraint_0_power_limit_uw does not exist";
       return range;
     }
     if (const auto value = read_number(zone.folder + "/" + most); value && *value > 0) range.max_w = *value * 1e-6;
@@ -311,8 +399,8 @@ class Powercap final : public Hardware {
     return {};
   }
 
-  /// The highest that is in force: the package may draw so much, if only for the short term. NaN: the zone is switched
-  /// off.
+  /// The highest limit in force: the package may draw this power, though perhaps only for the short term. NaN: the zone
+  /// is switched off.
   static Result<double> limit(const Zone& zone) {
     const auto enabled = read_text(zone.folder + "/enabled");
     if (enabled && *enabled == "0") return unknown;
@@ -337,8 +425,9 @@ class Powercap final : public Hardware {
   std::string root_, model_;
   std::function<std::int64_t()> clock_;
   std::vector<std::string> names_;
-  std::vector<Zone> zones_;   // domains, in their order
-  std::vector<Zone> others_;  // parts and psys, told as sensors
+  std::vector<Zone> zones_;   // the domains, in order
+  std::vector<Pair> pairs_;   // of zones_
+  std::vector<Zone> others_;  // parts of packages and psys, reported as sensors
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// A node's BMC by Redfish: EnvironmentMetrics and Controls where it has them, the older Power resource else.
+// A node's BMC through Redfish: EnvironmentMetrics and Controls if it has them, otherwise the older resource Power.
+// Long because: one BMC in its several dialects, which share one session and one cache of resources.
 #include "power/hardware/kinds.hpp"
 
 #ifdef SONDE_HAVE_CURL
@@ -24,6 +25,7 @@
 #include "core/text.hpp"
 #include "core/units.hpp"
 #include "power/hardware/json_value.hpp"
+#include "power/hardware/power_control.hpp"
 
 namespace sonde::power::kinds {
 
@@ -31,33 +33,40 @@ namespace {
 
 constexpr std::size_t most_answer = 1u << 20, most_chassis = 64, most_members = 1024, most_controls = 256;
 constexpr int max_redirects = 3, max_pages = 64;
-constexpr int attempts_of_one_form = 3;  ///< of an ETag, while somebody else may be changing the resource
-/// Some BMCs count in milliwatts and do not say so: no node draws that much more than it can be set to.
+constexpr int attempts_of_one_form =
+    3;  ///< attempts with one form of ETag, because another program may be changing the resource
+/// Some BMCs count in milliwatts without a unit that shows it: no node draws this many times its highest cap.
 constexpr double implausible_factor = 20;
-/// A chassis that was ill is asked again so often.
+/// The time between two requests to a chassis that failed.
 constexpr double ill_again_s = 30;
-/// No node draws more: a BMC that says so talks nonsense.
-constexpr double most_w = 1e6;
-/// Between two looks at what a BMC has not taken over yet.
+/// The time between two readings while a BMC has not applied a setting yet.
 constexpr double look_again_s = 0.2;
-constexpr double coarse_after_s = 1;  ///< who still shows the former cap then, and that is near, takes no finer steps
+/// Two chassis are one if their power changed by at least `moved_w` and was then equal, `moved_as_one` times in a row.
+constexpr double moved_w = 3, equal_w = 0.5;
+constexpr int moved_as_one = 8, moved_apart = 3;
+constexpr double step_w = 1;  ///< BMCs have whole watts
+/// How long the limit of a chassis with the same power may take to follow if it is the same limit.
+constexpr double follows_s = 1;
+/// A reading of a machine that is said to be off is believed for this time after it has changed.
+constexpr double believed_s = 300;
+constexpr double coarse_after_s = 1;  ///< a BMC that still shows the former cap then, and a near one, has coarse steps
 
 struct Answer {
   JsonValue body;
-  std::string etag;       ///< of the header, as it came; empty: it had none
+  std::string etag;       ///< from the header, unchanged; empty: the header had none
   std::string body_etag;  ///< @odata.etag
-  std::string path;       ///< where it was found at last
+  std::string path;       ///< the path after all redirects
 };
 
-/// RFC 9110: "…" or W/"…", and no quote within.
+/// RFC 9110: "…" or W/"…", without a quote inside.
 bool is_etag(std::string_view tag) {
   if (tag.starts_with("W/")) tag.remove_prefix(2);
   return tag.size() >= 2 && tag.front() == '"' && tag.back() == '"' &&
          tag.substr(1, tag.size() - 2).find('"') == std::string_view::npos;
 }
 
-/// The forms of If-Match, the likeliest first: BMCs quote the header's tag twice, send none, compare weak tags as RFC
-/// 9110 forbids, or refuse each If-Match. Empty: no If-Match at all.
+/// The forms of If-Match to try, the likeliest first. Some BMCs quote the header's tag twice, send no tag, compare weak
+/// tags, which RFC 9110 forbids, or refuse every If-Match. An empty form: send no If-Match.
 std::vector<std::string> etags_of(const Answer& answer) {
   std::vector<std::string> out;
   const auto add = [&](const std::string& tag) {
@@ -82,22 +91,23 @@ class Bmc {
       return Error{"power.bad_hardware", what, hint};
     };
     if (!spec.url.starts_with("https://"))
-      return bad("redfish needs url = \"https://…\", and has " + shown(spec.url), "a password never travels in clear");
+      return bad("redfish needs url = \"https://…\", but has " + shown(spec.url),
+                 "a password is never sent without encryption");
     auto out = std::unique_ptr<Bmc>(new Bmc);
     out->base_ = spec.url;
     while (out->base_.ends_with('/')) out->base_.pop_back();
     const std::string host = out->base_.substr(8);
     if (host.empty() || host.find_first_of("/@?# ") != std::string::npos)
       return bad(shown(spec.url) + " is more than a host and a port",
-                 "write https://bmc17 or https://bmc17:8443; user and password_file have their own keys");
+                 "write https://bmc17 or https://bmc17:8443; user and password have keys of their own");
     if (!spec.user.empty() && spec.password_file.empty())
-      return bad("redfish has a user and no password_file", "a file with the password, chmod 600");
+      return bad("redfish has a user but no password_file", "name a file with the password, with mode 600 (chmod 600)");
     if (spec.user.empty() && !spec.password_file.empty())
-      return bad("redfish has a password_file and no user", "give `user`");
+      return bad("redfish has a password_file but no user", "set `user`");
     if (spec.user.find(':') != std::string::npos)
-      return bad("a user with a ':'", "HTTP's Basic authentication cannot tell it");
+      return bad("the user's name contains a ':'", "HTTP Basic authentication cannot transfer such a name");
     out->curl_ = curl_easy_init();
-    if (!out->curl_) return Error{"power.hardware_failed", "libcurl cannot begin", ""};
+    if (!out->curl_) return Error{"power.hardware_failed", "libcurl cannot start", ""};
     if (!spec.user.empty()) {
       auto password = password_in(spec.password_file);
       if (!password) return password.error();
@@ -113,7 +123,7 @@ class Bmc {
     if (curl_) curl_easy_cleanup(curl_);
   }
 
-  /// Follows a redirect to another path of this BMC, as to the same with a '/' at its end; to nowhere else.
+  /// Follows redirects, for example to the same path with a '/' at its end, but only to paths of this BMC.
   Result<Answer> get(const std::string& path, const Deadline& deadline) {
     std::string at = path;
     for (int turn = 0;; ++turn) {
@@ -125,12 +135,12 @@ class Bmc {
       }
       const std::string next = own_path(to);
       if (next.empty())
-        return Error{
-            "power.hardware_failed", base_ + at + " redirects to " + shown(to, 200) + ", which is not this BMC",
-            "give the address in `url` that it redirects to, if that is the BMC: its password goes to no other"};
+        return Error{"power.hardware_failed",
+                     base_ + at + " redirects to " + shown(to, 200) + ", which is not this BMC",
+                     "if that is the BMC, give this address in `url`: the password is sent to no other host"};
       if (turn == max_redirects)
-        return Error{"power.hardware_failed", base_ + path + " redirects again and again, last to " + shown(to, 200),
-                     "look what it has: curl -L " + base_ + path};
+        return Error{"power.hardware_failed", base_ + path + " redirects too often, last to " + shown(to, 200),
+                     "see what it has: curl -L " + base_ + path};
       at = next;
     }
   }
@@ -140,11 +150,11 @@ class Bmc {
     auto answer = exchange(path, &body, etag, deadline, &to);
     if (answer && !to.empty())
       return Error{"power.hardware_failed", base_ + path + " redirects a PATCH to " + shown(to, 200),
-                   "a change is sent nowhere else; give the address in `url` that it redirects to"};
+                   "changes are not sent to another place; give this address in `url`"};
     return answer;
   }
   const std::string& base() const { return base_; }
-  /// The path of a link, where that is on this BMC; empty: nowhere that may be asked.
+  /// The path of a link on this BMC; empty: the link leads elsewhere.
   std::string own_path(std::string to) const {
     if (to.starts_with(base_) && to.size() > base_.size() && to[base_.size()] == '/') to.erase(0, base_.size());
     const bool good =
@@ -183,13 +193,14 @@ class Bmc {
     return one * many;
   }
 
-  /// `redirect`: where a redirect leads, as it came; then the answer has nothing else.
+  /// `redirect`: the target of a redirect, unchanged; the answer is then empty.
   Result<Answer> exchange(const std::string& path, const std::string* patch, const std::string& etag,
                           const Deadline& deadline, std::string* redirect) {
     const std::string url = base_ + path;
     const int left = deadline.left_ms();
     const auto late = [&] {
-      return Error{"power.bmc_timeout", url + " did not answer in time", "`timeout` of the hardware's configuration"};
+      return Error{"power.bmc_timeout", url + " did not answer in time",
+                   "raise `timeout` in the hardware's configuration, or check the BMC"};
     };
     if (left == 0) return late();
     Answer answer;
@@ -207,7 +218,7 @@ class Bmc {
 #else
     set(CURLOPT_PROTOCOLS, static_cast<long>(CURLPROTO_HTTPS));
 #endif
-    set(CURLOPT_PROXY, "");  // a BMC is near; a proxy would see its password
+    set(CURLOPT_PROXY, "");  // a BMC is in the local network, and a proxy would see its password
     set(CURLOPT_FOLLOWLOCATION, 0L);
     set(CURLOPT_SSL_VERIFYPEER, 1L);
     set(CURLOPT_SSL_VERIFYHOST, 2L);
@@ -217,7 +228,7 @@ class Bmc {
     set(CURLOPT_WRITEDATA, &body);
     set(CURLOPT_HEADERFUNCTION, &header_came);
     set(CURLOPT_HEADERDATA, &came);
-    set(CURLOPT_ACCEPT_ENCODING, "");  // some compress whatever is asked for
+    set(CURLOPT_ACCEPT_ENCODING, "");  // some BMCs compress whatever is requested
     if (!ca_.empty()) set(CURLOPT_CAINFO, ca_.c_str());
     if (!user_.empty()) {
       set(CURLOPT_HTTPAUTH, static_cast<long>(CURLAUTH_BASIC));
@@ -235,39 +246,38 @@ class Bmc {
     curl_slist_free_all(headers);
     if (code == CURLE_OPERATION_TIMEDOUT) return late();
     if (code == CURLE_WRITE_ERROR)
-      return Error{"power.hardware_failed", url + " answers more than " + std::to_string(most_answer) + " bytes", ""};
+      return Error{"power.hardware_failed", url + " answered with more than " + std::to_string(most_answer) + " bytes",
+                   ""};
     if (code != CURLE_OK) {
       const bool trust = code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE;
       return Error{"power.hardware_failed", url + ": " + (*why ? why : curl_easy_strerror(code)),
-                   trust ? "`ca`: the file with the authority's certificate that signed the BMC's" : ""};
+                   trust ? "set `ca` to a file with the authority that signed the BMC's certificate" : ""};
     }
     long status = 0;
     curl_easy_getinfo(curl_, CURLINFO_RESPONSE_CODE, &status);
     if (status == 401 || status == 403)
       return Error{"power.bmc_denied", url + " refused (" + std::to_string(status) + ")",
-                   "look at `user` and `password_file`, and at the user's role in the BMC"};
+                   "check `user` and `password_file`, and the user's role in the BMC"};
     if (status == 404 || status == 410)
-      return Error{"power.hardware_gone", url + " is not there (" + std::to_string(status) + ")", ""};
+      return Error{"power.hardware_gone", url + " does not exist (" + std::to_string(status) + ")", ""};
     if (status == 412 || status == 428)
-      return Error{"power.bmc_changed", url + " refused the ETag" + words_of(body), "again"};
+      return Error{"power.bmc_changed", url + " refused the ETag" + words_of(body), "try again"};
     if ((status == 301 || status == 302 || status == 307 || status == 308) && !came.location.empty()) {
       *redirect = came.location;
       return answer;
     }
     if (status < 200 || status > 299)
       return Error{"power.hardware_failed", url + " answered " + std::to_string(status) + words_of(body),
-                   patch ? "its power limit may be switched off, or need a licence: look in the BMC's own page, or "
-                           "activate it by 'ipmitool dcmi power activate'"
-                         : "ask it by hand: curl " + url};
+                   patch ? "its power limit may be switched off, or may need a licence: check it in the BMC's web "
+                           "page, or activate it with 'ipmitool dcmi power activate'"
+                         : "try it by hand: curl " + url};
     answer.etag = came.etag;
     if (body.starts_with("\xef\xbb\xbf")) body.erase(0, 3);  // a byte order mark
     if (body.empty() && patch) return answer;
     auto parsed = JsonValue::parse(body);
-    if (!parsed && patch)
-      return answer;  // what a PATCH says beside its status has no use: what came of it is read back
-    if (!parsed) return Error{"power.hardware_failed", url + " answered nonsense: " + parsed.error().what, ""};
-    if (!parsed->object())
-      return Error{"power.hardware_failed", url + " answered nonsense: JSON that is no object", ""};
+    if (!parsed && patch) return answer;  // only the status of a PATCH counts: its effect is read back
+    if (!parsed) return Error{"power.hardware_failed", url + " did not answer with JSON: " + parsed.error().what, ""};
+    if (!parsed->object()) return Error{"power.hardware_failed", url + " answered with JSON that is not an object", ""};
     answer.body = std::move(*parsed);
     answer.body_etag = answer.body["@odata.etag"].text().substr(0, 256);
     for (auto* tag : {&answer.etag, &answer.body_etag})
@@ -276,7 +286,7 @@ class Bmc {
     return answer;
   }
 
-  /// What a BMC says of its refusal.
+  /// The message in a BMC's refusal.
   static std::string words_of(const std::string& body) {
     const auto parsed = JsonValue::parse(body);
     if (!parsed) return "";
@@ -290,17 +300,7 @@ class Bmc {
   std::string base_, user_, password_, ca_;
 };
 
-/// Some BMCs write numbers as texts. NaN: it is no number.
-double number_of(const JsonValue& value) {
-  double out = unknown;
-  return value.text().empty() || !number(value.text(), out) ? value.number() : out;
-}
-
-/// NaN: none, or nonsense.
-double sane(double value, double most) { return value >= 0 && value <= most ? value : unknown; }
-double sane(const JsonValue& value) { return sane(number_of(value), most_w); }
-
-/// "150:600" of @Redfish.AllowableNumbers; {NaN, NaN}: it has no such range.
+/// The range in a text like "150:600" of @Redfish.AllowableNumbers; {NaN, NaN}: no such range.
 std::pair<double, double> allowable(const JsonValue& numbers) {
   const std::string& text = numbers[std::size_t{0}].text();
   const auto colon = text.find(':');
@@ -310,30 +310,45 @@ std::pair<double, double> allowable(const JsonValue& numbers) {
   return {sane(low, most_w), sane(high, most_w)};
 }
 
-/// How the cap of a chassis is held.
+/// The resource that sets the cap of a chassis.
 enum class Way { none, metrics, control, power_control };
 
 struct Chassis {
   std::string name, id;
-  std::string path, within;                      // its own; of the chassis that contains it
-  std::string metrics, control, power, thermal;  // paths; empty: there is none
+  std::string path, within;                      // path: of this chassis; within: of the chassis that contains it
+  std::string metrics, control, power, thermal;  // paths; empty: not present
   Way way = Way::none;
-  std::size_t index = 0;  // in PowerControl: of the limit,
-  std::size_t drawn = 0;  // and of the power
-  double unit_w = 1;      // of a Control's numbers
-  Range told;             // as it says itself, before the configuration
+  std::size_t index = 0;  // in PowerControl: the position of the limit, as last read
+  double unit_w = 1;      // the unit of a Control's numbers
+  Range told;             // as reported, before the limits of the configuration
   double energy_j = 0, last_w = unknown;
   std::int64_t last_ns = 0;
+  double reported_w = unknown;         // the last reading, believed or not
+  bool off = false;                    // as last asked: PowerState "Off"
+  double moved_off_s = -INFINITY;      // when the reading last changed while it was said to be off
+  std::optional<double> seen_cap_w;    // the last limit in force, once it was read
+  std::optional<std::size_t> repeats;  // the chassis that this one is under another name
+  std::vector<std::string> also;       // ids of chassis that link to the same resource
 };
 
-/// What holds a cap as the BMC has it now.
+/// What has been seen of two chassis: whether they are one machine under two names.
+struct Twins {
+  int alike = 0, apart = 0;
+  bool same = false;                             // and by which sign:
+  bool one_limit = false;                        // a cap that was set for one was then that of the other
+  bool distinct = false;                         // a cap that was set for one was not that of the other
+  double first_w = unknown, second_w = unknown;  // at the last look
+};
+
+/// The present state of the resource that sets a cap.
 struct Limit {
-  double set_w = unknown;   // NaN: none is in force
-  double kept_w = unknown;  // what it would be if it were
-  std::string mode;         // of the newer schema
-  std::string exception;    // of the older: what is done above the limit
+  double set_w = unknown;   // NaN: no limit is in force
+  double kept_w = unknown;  // the stored limit, in force or not
+  std::string mode;         // in the newer schema
+  std::string exception;    // in the older schema: the action above the limit
+  std::size_t index = 0;    // in PowerControl
   Range range;
-  double power_w = unknown;  // where the same resource has it
+  double power_w = unknown;  // if the same resource reports it
   std::vector<std::string> etags;
 };
 
@@ -347,7 +362,7 @@ class Redfish final : public Hardware {
     if (!root) return root.error();
     const auto none = [&](const std::string& what) {
       return Error{"power.no_hardware", bmc_->base() + what,
-                   "look what it has: curl " + bmc_->base() + "/redfish/v1/Chassis"};
+                   "see what it has: curl " + bmc_->base() + "/redfish/v1/Chassis"};
     };
     const std::string collection = link(root->body["Chassis"]);
     if (collection.empty()) return none(" has no Chassis");
@@ -356,8 +371,8 @@ class Redfish final : public Hardware {
     const auto& paths = *members;
     std::vector<std::string> ends;
     for (const auto& path : paths) ends.push_back(end_of(path));
-    // By its path most often, and only those that are meant are asked. Else by the Id, which a chassis has to be asked
-    // for.
+    // The domains mostly match the paths: then only these chassis are read. Otherwise they match the Id, which must be
+    // read from each chassis.
     if (auto meant = chosen(spec_.domains, ends, [](const std::string&) { return true; });
         meant && meant->size() < paths.size()) {
       std::vector<std::string> some;
@@ -372,7 +387,7 @@ class Redfish final : public Hardware {
     if (found->empty())
       return none(" has no chassis that reports its power: " + std::to_string(paths.size()) +
                   " have neither PowerControl in Power, nor PowerWatts or PowerLimitWatts in EnvironmentMetrics");
-    // One chassis with power is the node; of several each is a part of what the BMC serves.
+    // A single chassis with power is the node; several are parts of the machine that the BMC serves.
     if (found->size() == 1) found->front().name = "node";
     return take(std::move(*found));
   }
@@ -403,8 +418,33 @@ class Redfish final : public Hardware {
       out.push_back(nothing);
     }
     if (!any && first) return *first;
+    // No machine that runs draws 0 W. A part of it may.
+    const bool zero = std::none_of(out.begin(), out.end(), [](const DomainReading& r) { return r.power_w > 0; });
+    for (std::size_t k = 0; k < out.size(); ++k) {
+      if (zero && out[k].power_w == 0) {
+        out[k].power_w = unknown;
+        out[k].trouble = told({"power.hardware_failed",
+                               bmc_->base() + chassis_[k].path +
+                                   " reports 0 W, which no machine that runs draws: its "
+                                   "power is not known",
+                               ""});
+      }
+      count(chassis_[k], out[k].power_w);
+      out[k].energy_j = chassis_[k].energy_j;
+      chassis_[k].seen_cap_w = out[k].cap_w;
+    }
+    compare(out);
     if (const std::string ill = ask_the_ill(); !ill.empty() && out.front().trouble.empty()) out.front().trouble = ill;
     return out;
+  }
+
+  std::string repeats(std::size_t domain) const override {
+    if (domain >= chassis_.size() || !chassis_[domain].repeats) return "";
+    return told({"power.hardware_failed",
+                 "the power and the limit of the chassis " + names_[*chassis_[domain].repeats] + " and " +
+                     names_[domain] + " change as one, so they are one machine: " + names_[domain] +
+                     " is not counted (name one of them in `domains`)",
+                 ""});
   }
 
   Result<double> cap(std::size_t domain, double cap_w) override {
@@ -412,16 +452,16 @@ class Redfish final : public Hardware {
       return Error{"power.unknown_domain", "there is no domain " + std::to_string(domain), ""};
     auto& one = chassis_[domain];
     if (const auto may = may_set(range(domain), one.name, cap_w); !may) return may.error();
-    // BMCs take whole watts, many nothing else; down, so that the sum stays below the budget.
+    // Many BMCs accept only whole watts. Rounded down, so that the sum stays below the budget.
     const double whole = std::floor(cap_w) >= range(domain).min_w ? std::floor(cap_w) : cap_w;
     Deadline deadline = Deadline::in_s(spec_.timeout_s);
     auto before = limit_of(one, deadline);
     if (!before) return before.error();
     if (const std::string odd = implausible(one, before->power_w); !odd.empty())
       return Error{"power.hardware_failed", one.name + ": " + odd + ": no cap is set",
-                   "read_only = true for this hardware, and another kind to cap the node by"};
+                   "set read_only = true for this hardware, and cap the node through another kind"};
     if (!mild(before->exception)) {
-      // As for IPMI, and before there is a limit: who takes that for done and does nothing is not given one.
+      // As for IPMI, before a limit is set: a BMC that accepts this without effect gets no limit.
       if (const auto made = patch(one, "\"LimitException\":\"LogEventOnly\"", deadline); !made) return made.error();
       auto now = settled(one, [](const Limit& l) { return mild(l.exception); });
       if (!now) return now.error();
@@ -439,8 +479,8 @@ class Redfish final : public Hardware {
                                deadline, before->etags);
         !put)
       return put.error();
-    // Something else than before is what it made of the cap; also what was there before, where that is the cap in
-    // coarse steps.
+    // A limit that differs from the former one is the BMC's version of the cap. So is an unchanged limit, if it is the
+    // cap rounded down in coarse steps.
     const double steps_s = now_s() + coarse_after_s;
     auto back = settled(one, [&](const Limit& now) {
       if (std::abs(now.set_w - whole) < 1 ||
@@ -451,9 +491,11 @@ class Redfish final : public Hardware {
     if (!back) return back.error();
     if (std::isnan(back->set_w))
       return Error{"power.hardware_failed",
-                   one.name + ": the BMC took a cap of " + format_power(whole) + " and reports no limit in force",
-                   "its power limit may be switched off, or need a licence: look in the BMC's own page, or activate it "
-                   "by 'ipmitool dcmi power activate'"};
+                   one.name + ": the BMC accepted a cap of " + format_power(whole) + ", but reports no limit in force",
+                   "its power limit may be switched off, or may need a licence: check it in the BMC's web page, or "
+                   "activate it with 'ipmitool dcmi power activate'"};
+    one.seen_cap_w = back->set_w;
+    find_followers(domain);
     return back->set_w;
   }
 
@@ -471,7 +513,7 @@ class Redfish final : public Hardware {
         const auto& fans = now->body["FanSpeedsPercent"];
         for (std::size_t k = 0; k < std::min<std::size_t>(fans.size(), 64); ++k) {
           const std::string& name = fans[k]["DeviceName"].text();
-          // Newer BMCs report revolutions, which is SensorKind::fan.
+          // Newer BMCs report revolutions per minute, which is SensorKind::fan.
           add(name.empty() ? "fan " + std::to_string(k) : name, SensorKind::fan, fans[k]["SpeedRPM"]);
         }
       }
@@ -508,7 +550,7 @@ class Redfish final : public Hardware {
       if (!now->mode.empty()) out.push_back({names_[k], "ControlMode", now->mode});
       const double as_it_counts = now->kept_w / chassis_[k].unit_w;
       out.push_back({names_[k], setting_of(chassis_[k]), std::isnan(as_it_counts) ? "null" : exact(as_it_counts)});
-      // After the limit, so that it is put back after it.
+      // After the limit, so that it is also restored after the limit.
       if (!mild(now->exception)) out.push_back({names_[k], "LimitException", now->exception});
     }
     return out;
@@ -516,40 +558,40 @@ class Redfish final : public Hardware {
 
   Result<void> restore(const std::vector<Original>& originals) override {
     std::optional<Error> first;
-    bool silent = false;                   // it let one exchange run out: it is not waited for again
-    std::vector<std::string> off, capped;  // where no limit was in force; where ours still is
+    bool silent = false;                   // one exchange timed out: do not wait for it again
+    std::vector<std::string> off, capped;  // off: no limit was in force; capped: our limit is still in force
     for (const auto& one : originals)
       if (one.setting == "ControlMode" && one.value == "Disabled") off.push_back(one.domain);
     const auto among = [](const std::vector<std::string>& all, const std::string& name) {
       return std::find(all.begin(), all.end(), name) != all.end();
     };
     for (const auto& one : originals) {
-      // Each has its time: a chassis of many nodes is slow, and what is not put back stays.
+      // Each setting gets its own time: a chassis of many nodes is slow, and a setting that is not restored stays.
       const Deadline deadline = Deadline::in_s(silent ? 0 : 2 * spec_.timeout_s);
       Result<void> done;
       double value = 0;
       const std::size_t at = called(one.domain);
       if (at == names_.size()) {
-        done = Error{"power.unknown_domain", one.domain + " is not there any more", ""};
+        done = Error{"power.unknown_domain", one.domain + " does not exist any more", ""};
       } else if (one.setting == "ControlMode" && (one.value == "Automatic" || one.value == "Override" ||
                                                   one.value == "Manual" || one.value == "Disabled")) {
         done = set_mode(chassis_[at], one.value, deadline);
       } else if (one.setting == setting_of(chassis_[at]) &&
                  (one.value == "null" ||
                   (number(one.value, value) && value >= 0 && value * chassis_[at].unit_w <= most_w))) {
-        // None, which BMCs refuse to be given; nobody misses it where none is in force.
+        // BMCs refuse a limit of "none"; it is not needed if no limit was in force.
         if (value > 0 || !among(off, one.domain))
           done = patch(chassis_[at], json_quote(one.setting) + ":" + one.value, deadline);
         if (!done) capped.push_back(one.domain);
       } else if (one.setting == "LimitException" && chassis_[at].way == Way::power_control &&
                  (one.value == "NoAction" || one.value == "HardPowerOff" || one.value == "LogEventOnly" ||
                   one.value == "Oem")) {
-        // Not beside a cap of ours.
+        // Not while our cap is in force.
         if (!among(capped, one.domain))
           done = patch(chassis_[at], "\"LimitException\":" + json_quote(one.value), deadline);
       } else {
         done = Error{"power.bad_original",
-                     one.domain + " has no setting " + shown(one.setting) + " that could be " + shown(one.value), ""};
+                     one.domain + " has no setting " + shown(one.setting) + " that can be " + shown(one.value), ""};
       }
       silent = silent || (!done && done.error().code == "power.bmc_timeout");
       if (!done && !first) first = done.error();
@@ -574,12 +616,14 @@ class Redfish final : public Hardware {
   }
   std::string link(const JsonValue& to) const { return bmc_->own_path(to["@odata.id"].text()); }
 
-  /// By its name, or by its Id: what was the only chassis once, and had another name, is the same.
+  /// By the name or the Id: a chassis that was once the only one had another name, but is the same.
   std::size_t called(const std::string& name) const {
     const auto at = static_cast<std::size_t>(std::find(names_.begin(), names_.end(), name) - names_.begin());
     if (at < names_.size()) return at;
     for (std::size_t k = 0; k < chassis_.size(); ++k)
-      if (chassis_[k].id == name || (name == "node" && chassis_.size() == 1)) return k;
+      if (chassis_[k].id == name || (name == "node" && chassis_.size() == 1) ||
+          std::find(chassis_[k].also.begin(), chassis_[k].also.end(), name) != chassis_[k].also.end())
+        return k;
     return names_.size();
   }
 
@@ -600,7 +644,7 @@ class Redfish final : public Hardware {
     return out;
   }
 
-  /// Reports on chassis that did not answer in order; "": all do.
+  /// A report on chassis that failed; "": all work.
   std::string ask_the_ill() {
     if (ill_.empty()) return "";
     if (now_s() - ill_asked_s_ >= ill_again_s) {
@@ -616,38 +660,38 @@ class Redfish final : public Hardware {
         ill_.front().error = one.error();
       } else if (one->metrics.empty() && one->power.empty()) {
         ill_.erase(ill_.begin());
-      } else {  // which has all of it opened anew
-        return "power.hardware_gone: the chassis " + end_of(path) + " answers again, and was left out until now";
+      } else {  // this report causes all hardware to be opened again
+        return "power.hardware_gone: the chassis " + end_of(path) + " answers again; it was left out until now";
       }
     }
     if (ill_.empty()) return "";
     return told({ill_.front().error.code,
                  "the chassis " + end_of(ill_.front().path) +
-                     " is left out, and what it draws is not counted: " + ill_.front().error.what,
+                     " is left out, and its power is not counted: " + ill_.front().error.what,
                  ""});
   }
 
-  /// "": it can be.
+  /// Why the power is not plausible; "": it is.
   std::string implausible(const Chassis& one, double power_w) const {
     const double max_w = narrowed(one.told, spec_).max_w;
     if (!(std::isfinite(power_w) && power_w > implausible_factor * max_w)) return "";
-    return "it reports " + format_power(power_w) + ", and can be set to " + format_power(max_w) +
-           " at most: it may count in milliwatts";
+    return "it reports " + format_power(power_w) + ", but its highest cap is " + format_power(max_w) +
+           ": it may report milliwatts";
   }
 
-  /// Those that tell their power. Each has its time: there may be many.
+  /// The chassis that report their power. Each gets its own time, because there may be many.
   Result<std::vector<Chassis>> look_at(const std::vector<std::string>& paths) {
     std::vector<Chassis> found;
     ill_.clear(), ill_asked_s_ = now_s();
     int late = 0;
-    // One that is ill does not take the others with it: what it has is reported until it is well.
+    // A chassis that fails does not affect the others: its error is reported until it works.
     const auto is_ill = [&](const std::string& path, const Error& error) {
       if (error.code == "power.bmc_timeout" && (++late > 2 || found.empty())) return false;
       if (chosen(spec_.domains, {end_of(path)}, [](const std::string&) { return true; })) ill_.push_back({path, error});
       return true;
     };
     for (std::size_t k = 0; k < std::min(paths.size(), most_chassis); ++k) {
-      const Deadline deadline = Deadline::in_s(4 * spec_.timeout_s);  // some four exchanges
+      const Deadline deadline = Deadline::in_s(4 * spec_.timeout_s);  // about four exchanges
       auto body = bmc_->get(paths[k], deadline);
       if (!body && body.error().code == "power.hardware_gone") continue;
       if (!body && is_ill(paths[k], body.error())) continue;
@@ -663,9 +707,101 @@ class Redfish final : public Hardware {
       one->id = one->name;
       const std::string model = body->body["Manufacturer"].text() + " " + body->body["Model"].text();
       if (model_.empty()) model_ = model == " " ? "Redfish" : shown(model, 90).substr(1, shown(model, 90).size() - 2);
-      found.push_back(std::move(*one));
+      const auto same =
+          std::find_if(found.begin(), found.end(), [&](const Chassis& c) { return one_resource(c, *one); });
+      if (same == found.end()) {
+        found.push_back(std::move(*one));
+        continue;
+      }
+      if (same->way == Way::none && one->way != Way::none) std::swap(*same, *one);
+      same->also.push_back(one->id);
+      same->also.insert(same->also.end(), one->also.begin(), one->also.end());
+      also_at_[one->path] = same->path;
     }
     return found;
+  }
+
+  /// Two chassis that link to one meter or to one limit are one domain.
+  static bool one_resource(const Chassis& a, const Chassis& b) {
+    const auto one = [](const std::string& x, const std::string& y) { return !x.empty() && bare(x) == bare(y); };
+    return one(a.metrics, b.metrics) || one(a.power, b.power) || one(a.control, b.control);
+  }
+
+  /// Neither is a part of the other.
+  bool siblings(std::size_t a, std::size_t b) const {
+    return names_[a].find('/') == std::string::npos && names_[b].find('/') == std::string::npos;
+  }
+
+  /// Readings of one meter, at slightly different times, may differ by this.
+  static double near(double power_w) { return std::fmax(5, 0.05 * power_w); }
+
+  /// The one that reports more is the machine.
+  void join(std::size_t a, std::size_t b) {
+    const auto main_of = [&](std::size_t k) { return chassis_[k].repeats.value_or(k); };
+    a = main_of(a), b = main_of(b);
+    if (a == b) return;
+    if (chassis_[b].reported_w > chassis_[a].reported_w + near(chassis_[a].reported_w)) std::swap(a, b);
+    for (std::size_t k = 0; k < chassis_.size(); ++k)
+      if (k == b || chassis_[k].repeats == b) chassis_[k].repeats = a;
+  }
+
+  void judge() {
+    for (auto& one : chassis_) one.repeats.reset();
+    for (const auto& [pair, seen] : twins_)
+      if (seen.same) join(pair.first, pair.second);
+  }
+
+  /// Two that are one machine have one limit: what is set as one's, the other shows, too.
+  void find_followers(std::size_t domain) {
+    const double has_w = chassis_[domain].seen_cap_w.value_or(unknown);
+    std::vector<std::size_t> asked;
+    bool likely = false;
+    for (std::size_t k = 0; k < chassis_.size(); ++k) {
+      if (k == domain || chassis_[k].way == Way::none || !siblings(k, domain)) continue;
+      const auto& seen = twins_[std::minmax(k, domain)];
+      const auto& before = chassis_[k].seen_cap_w;
+      if (seen.same || seen.distinct || !before || std::abs(*before - has_w) < step_w) continue;
+      asked.push_back(k);
+      likely = likely || std::abs(chassis_[k].reported_w - chassis_[domain].reported_w) <= near(has_w);
+    }
+    const Deadline deadline = Deadline::in_s(std::min(spec_.timeout_s, likely ? follows_s : spec_.timeout_s));
+    while (!asked.empty()) {
+      for (std::size_t i = 0; i < asked.size();) {
+        const std::size_t k = asked[i];
+        auto now = limit_of(chassis_[k], deadline);
+        const bool follows = now && std::abs(now->set_w - has_w) < step_w;
+        auto& seen = twins_[std::minmax(k, domain)];
+        if (follows) seen.same = seen.one_limit = true;
+        if (now && !follows) ++i;
+        else asked.erase(asked.begin() + static_cast<std::ptrdiff_t>(i));
+      }
+      if (!likely || deadline.left_ms() <= look_again_s * 1e3) break;
+      sleep_until(now_s() + look_again_s);
+    }
+    for (const auto k : asked) twins_[std::minmax(k, domain)].distinct = true;
+    judge();
+  }
+
+  /// Siblings whose readings change as one, and whose limits are equal all the time, are one machine.
+  void compare(const std::vector<DomainReading>& now) {
+    for (std::size_t b = 0; b < now.size(); ++b)
+      for (std::size_t a = 0; a < b; ++a) {
+        if (!siblings(a, b)) continue;
+        auto& seen = twins_[{a, b}];
+        const double first_w = now[a].power_w, second_w = now[b].power_w;
+        if (!std::isfinite(first_w) || !std::isfinite(second_w)) continue;
+        const bool caps_apart = std::abs(now[a].cap_w - now[b].cap_w) >= step_w ||
+                                std::isfinite(now[a].cap_w) != std::isfinite(now[b].cap_w);
+        const bool apart = caps_apart || (!seen.one_limit && std::abs(first_w - second_w) > near(first_w));
+        seen.apart = apart ? seen.apart + 1 : 0;
+        if (apart || !(std::abs(first_w - second_w) < equal_w)) seen.alike = 0;
+        else if (std::abs(first_w - seen.first_w) >= moved_w && std::abs(second_w - seen.second_w) >= moved_w)
+          ++seen.alike;
+        if (seen.alike >= moved_as_one && !seen.distinct) seen.same = true;
+        if (seen.apart >= moved_apart) seen.same = seen.one_limit = false;
+        seen.first_w = first_w, seen.second_w = second_w;
+      }
+    judge();
   }
 
   Result<void> take(std::vector<Chassis> found) {
@@ -677,10 +813,15 @@ class Redfish final : public Hardware {
       chassis_.push_back(std::move(found[k]));
       names_.push_back(names[k]);
     }
-    // One within another whose power is read, too, is a part of it, and its name says so.
+    // A chassis inside another whose power is also read is a part of it, which its name shows.
     for (std::size_t k = 0; k < chassis_.size(); ++k) {
-      std::string outer = within_[chassis_[k].path];
-      for (std::size_t depth = 0; !outer.empty() && depth < 8; ++depth, outer = within_[outer]) {
+      const auto next = [&](const std::string& path) {
+        const std::string outer = within_[path];
+        const auto other = also_at_.find(outer);
+        return other == also_at_.end() ? outer : other->second;
+      };
+      std::string outer = next(chassis_[k].path);
+      for (std::size_t depth = 0; !outer.empty() && depth < 8; ++depth, outer = next(outer)) {
         const auto at =
             std::find_if(chassis_.begin(), chassis_.end(), [&](const Chassis& c) { return c.path == outer; });
         if (at == chassis_.end() || at == chassis_.begin() + static_cast<std::ptrdiff_t>(k)) continue;
@@ -691,7 +832,7 @@ class Redfish final : public Hardware {
     return {};
   }
 
-  /// What a chassis tells its power by, and how it is held.
+  /// Finds the resources that report the power of a chassis and set its cap.
   Result<Chassis> look(const JsonValue& body, const Deadline& deadline) {
     Chassis out;
     out.thermal = link(body["Thermal"]);
@@ -734,7 +875,7 @@ class Redfish final : public Hardware {
     if (!out.power.empty()) choose_control(out, (*power)->body["PowerControl"]);
     if (out.way == Way::none) {
       if (out.told.why_not.empty())
-        out.told.why_not = "the BMC has neither PowerLimitWatts, nor a Control of power, nor a PowerLimit";
+        out.told.why_not = "the BMC has neither PowerLimitWatts, nor a Control for power, nor a PowerLimit";
       return out;
     }
     auto limit = limit_of(out, deadline);
@@ -743,29 +884,14 @@ class Redfish final : public Hardware {
     return out;
   }
 
-  /// Which of PowerControl's members has the power of all, and the limit of all: of several, those with less are parts
-  /// of it.
+  /// Whether the older resource has the limit of the whole chassis.
   static void choose_control(Chassis& out, const JsonValue& controls) {
-    const auto drawn = [&](std::size_t k) { return sane(controls[k]["PowerConsumedWatts"]); };
-    const auto more = [&](std::size_t k, std::size_t than) {
-      return std::isfinite(drawn(k)) && !(drawn(than) >= drawn(k));
-    };
-    std::optional<std::size_t> limited;
-    std::size_t all = 0;
-    for (std::size_t k = 0; k < controls.size(); ++k) {
-      if (more(k, all)) all = k;
-      if (controls[k]["PowerLimit"].object() && (!limited || more(k, *limited))) limited = k;
-    }
-    out.drawn = all;
-    if (out.way != Way::none || !limited) return;
-    if (std::isfinite(drawn(*limited)) && more(all, *limited)) {
-      const auto name = [&](std::size_t k) { return shown(controls[k]["Name"].text(), 64); };
-      out.told.why_not = "PowerControl " + name(all) + " has no PowerLimit, and that of " + name(*limited) +
-                         " is of a part of it alone";
-      return;
-    }
+    const auto members = control_members(controls);
+    if (out.way != Way::none) return;
+    out.told.why_not = members.why_not;
+    if (!members.limited) return;
     out.way = Way::power_control;
-    out.index = *limited;
+    out.index = *members.limited;
   }
 
   static const std::string& path_of(const Chassis& one) {
@@ -784,8 +910,11 @@ class Redfish final : public Hardware {
       if (high > 0) out.range.max_w = std::fmin(out.range.max_w, high);
     };
     if (one.way == Way::power_control) {
-      const auto& control = answer.body["PowerControl"][one.index];
-      out.power_w = sane(answer.body["PowerControl"][one.drawn]["PowerConsumedWatts"]);
+      const auto& controls = answer.body["PowerControl"];
+      const auto members = control_members(controls);
+      out.index = members.limited.value_or(one.index);
+      const auto& control = controls[out.index];
+      out.power_w = sane(controls[members.drawn]["PowerConsumedWatts"]);
       out.kept_w = sane(control["PowerLimit"]["LimitInWatts"]);
       out.exception = control["PowerLimit"]["LimitException"].text().substr(0, 32);
       narrow(unknown, sane(control["PowerCapacityWatts"]));
@@ -803,25 +932,27 @@ class Redfish final : public Hardware {
       if (const double max_w = watts("AllowableMax"); max_w > 0) out.range.max_w = max_w;
       narrow(watts("SettingMin"), watts("SettingMax"));
     }
-    // 0 W is how some say that none is in force.
+    // Some BMCs report 0 W if no limit is in force.
     if (out.mode != "Disabled" && out.kept_w > 0) out.set_w = out.kept_w;
     return out;
   }
 
-  Result<Limit> limit_of(const Chassis& one, const Deadline& deadline) {
+  Result<Limit> limit_of(Chassis& one, const Deadline& deadline) {
     auto answer = bmc_->get(path_of(one), deadline);
     if (!answer) return answer.error();
-    return limit_in(one, *answer);
+    Limit out = limit_in(one, *answer);
+    one.index = out.index;
+    return out;
   }
 
-  /// "": it tells none.
+  /// Whether the action above the limit is harmless; "": none is reported.
   static bool mild(const std::string& exception) {
     return exception.empty() || exception == "NoAction" || exception == "LogEventOnly";
   }
 
-  /// What the BMC has as soon as `good` holds of it, or what it still has after the time of an exchange: some show what
-  /// was for a moment.
-  template <typename Good> Result<Limit> settled(const Chassis& one, const Good& good) {
+  /// The limit as soon as `good` is true for it, or the present limit after the time of an exchange: some BMCs show the
+  /// former limit for a moment.
+  template <typename Good> Result<Limit> settled(Chassis& one, const Good& good) {
     const Deadline deadline = Deadline::in_s(spec_.timeout_s);
     std::optional<Limit> last;
     for (;;) {
@@ -842,10 +973,10 @@ class Redfish final : public Hardware {
     return out + "{\"PowerLimit\":{" + fields + "}}]}";
   }
 
-  /// `etags`: of what was just read; without, they are asked for.
+  /// `etags`: those of the last reading; if empty, they are read first.
   Result<void> patch(const Chassis& one, const std::string& fields, const Deadline& deadline,
                      std::vector<std::string> etags = {}) {
-    // Refused is that of somebody else's change, as it should be, or a form of it that this BMC does not understand.
+    // A refusal means that another program changed the resource, or that this BMC does not accept this form of the tag.
     std::optional<Deadline> again;
     std::string last;
     std::size_t other = 0;
@@ -861,7 +992,7 @@ class Redfish final : public Hardware {
         if (other == etag_form_) ++other;
         if (other >= etags.size())
           return Error{"power.hardware_failed", last + ", in each of " + std::to_string(turn) + " attempts",
-                       "something else may set this limit all the time; or the BMC needs newer firmware"};
+                       "another program may set this limit all the time, or the BMC needs newer firmware"};
         form = other++;
       }
       const auto done = bmc_->patch(path_of(one), around(one, fields), etags[form], until);
@@ -881,40 +1012,68 @@ class Redfish final : public Hardware {
 
   Result<DomainReading> read_one(Chassis& one, const Deadline& deadline) {
     DomainReading out;
-    const std::string& path = one.metrics.empty() ? one.power : one.metrics;
+    std::string path = one.metrics.empty() ? one.power : one.metrics;
     auto answer = bmc_->get(path, deadline);
     if (!answer) return answer.error();
-    const auto& body = answer->body;
-    const auto& reported =
-        one.metrics.empty() ? body["PowerControl"][one.drawn]["PowerConsumedWatts"] : body["PowerWatts"]["Reading"];
-    // A text does not count as what is drawn: a cap would be judged by it.
-    out.power_w = sane(reported.number(), most_w);
+    const auto whole = [](const Answer& from) -> const JsonValue& {
+      const auto& controls = from.body["PowerControl"];
+      return controls[control_members(controls).drawn]["PowerConsumedWatts"];
+    };
+    const JsonValue* reported = one.metrics.empty() ? &whole(*answer) : &answer->body["PowerWatts"]["Reading"];
+    // Some BMCs have the newer resource without a value in it.
+    std::optional<Answer> older;
+    if (!one.metrics.empty() && !one.power.empty() && !(sane(reported->number(), most_w) > 0)) {
+      auto other = bmc_->get(one.power, deadline);
+      if (other) older = std::move(*other);
+      if (other && whole(*older).number() > 0) reported = &whole(*older), path = one.power;
+    }
+    // A text does not count as power, because the cap is checked against this value.
+    out.power_w = sane(reported->number(), most_w);
     if (std::isnan(out.power_w)) {
-      const std::string instead = !std::isnan(reported.number()) ? exact(reported.number()) + " W"
-                                  : reported.text().empty()      ? ""
-                                                                 : "the text " + shown(reported.text(), 32);
-      out.trouble = "power.hardware_failed: " + bmc_->base() + path + " tells no power" +
-                    (instead.empty() ? "" : " but " + instead);
+      const std::string instead = !std::isnan(reported->number()) ? exact(reported->number()) + " W"
+                                  : reported->text().empty()      ? ""
+                                                                  : "the text " + shown(reported->text(), 32);
+      out.trouble = "power.hardware_failed: " + bmc_->base() + path + " reports no power" +
+                    (instead.empty() ? "" : ", but " + instead);
     }
     if (const std::string odd = implausible(one, out.power_w); !odd.empty()) {
       out.power_w = unknown;
       out.trouble = "power.hardware_failed: " + bmc_->base() + path + ": " + odd;
     }
-    if (one.way != Way::none) {
-      if (path_of(one) == path) {
-        out.cap_w = limit_in(one, *answer).set_w;
-      } else {
-        auto limit = limit_of(one, deadline);
-        if (!limit) return limit.error();
-        out.cap_w = limit->set_w;
-      }
+    if (is_stale(one, out.power_w, deadline)) {
+      out.trouble = "power.hardware_failed: " + bmc_->base() + path + " reports " + format_power(out.power_w) +
+                    ", but the BMC says that the machine is off, and the reading does not change: it is not used";
+      out.power_w = unknown;
     }
-    count(one, out.power_w);
+    if (one.way != Way::none) {
+      const Answer* known = path_of(one) == (one.metrics.empty() ? one.power : one.metrics) ? &*answer
+                            : older && path_of(one) == one.power                            ? &*older
+                                                                                            : nullptr;
+      auto limit = known ? Result<Limit>(limit_in(one, *known)) : limit_of(one, deadline);
+      if (!limit) return limit.error();
+      one.index = limit->index;
+      out.cap_w = limit->set_w;
+    }
     out.energy_j = one.energy_j;
     return out;
   }
 
-  /// BMCs count kWh, which is too coarse: between two readings it was what they told on average.
+  /// Whether the reading is a former one of a machine that is off. A BMC may also call a machine off that runs: then
+  /// its reading changes, and is believed.
+  bool is_stale(Chassis& one, double power_w, const Deadline& deadline) {
+    if (!std::isfinite(power_w)) return false;
+    const bool moved = std::isfinite(one.reported_w) && power_w != one.reported_w;
+    one.reported_w = power_w;
+    if (moved && one.off) one.moved_off_s = now_s();
+    if (!moved) {
+      auto body = bmc_->get(one.path, deadline);
+      if (!body) return false;
+      one.off = body->body["PowerState"].text() == "Off";
+    }
+    return !moved && one.off && now_s() - one.moved_off_s > believed_s;
+  }
+
+  /// BMCs count kWh, which is too coarse: energy is the mean power of two readings times the time between them.
   static void count(Chassis& one, double power_w) {
     if (!std::isfinite(power_w)) return;
     const std::int64_t now = now_ns();
@@ -931,8 +1090,10 @@ class Redfish final : public Hardware {
   std::vector<Chassis> chassis_;
   std::vector<Ill> ill_;
   double ill_asked_s_ = 0;
-  std::map<std::string, std::string> within_;  // of each chassis which contains it
-  std::size_t etag_form_ = 0;                  // of etags_of(), that it took last
+  std::map<std::string, std::string> within_;                   // chassis -> the chassis that contains it
+  std::map<std::string, std::string> also_at_;                  // chassis -> the one that has the same resources
+  std::map<std::pair<std::size_t, std::size_t>, Twins> twins_;  // the first is the lower
+  std::size_t etag_form_ = 0;  // index in etags_of() of the form that was accepted last
 };
 
 }  // namespace
@@ -953,7 +1114,7 @@ Opened open_redfish(const HardwareSpec& spec) {
 
 namespace sonde::power::kinds {
 
-const char* redfish_missing() { return "libcurl (libcurl4-openssl-dev), and build again"; }
+const char* redfish_missing() { return "libcurl (libcurl4-openssl-dev), then build again"; }
 
 Opened open_redfish(const HardwareSpec&) {
   return Error{"power.not_built", "this build has no Redfish", std::string("install ") + redfish_missing()};

@@ -104,7 +104,7 @@ class Simulated final : public Hardware {
       if (const auto stepped = step(); !stepped) return stepped.error();
       if (const auto kept = store(value); !kept) return kept.error();
     }
-    if (!wrong.empty()) return Error{"power.bad_original", "there is nothing to put back " + shown(wrong) + " to", ""};
+    if (!wrong.empty()) return Error{"power.bad_original", "there is no setting to restore from " + shown(wrong), ""};
     return {};
   }
 
@@ -117,7 +117,7 @@ class Simulated final : public Hardware {
       if (!load) load_trouble_ = told(load.error());
       else if (!(*load >= 0 && *load <= 1))
         load_trouble_ =
-            "power.hardware_failed: " + spec_.load_file + " has a load of " + exact(*load) + "; loads are 0 to 1";
+            "power.hardware_failed: " + spec_.load_file + " has a load of " + exact(*load) + "; allowed: 0 to 1";
       else load_ = *load;
     }
     const std::int64_t now = now_ns();
@@ -136,12 +136,12 @@ class Simulated final : public Hardware {
   Result<double> stored() const { return read_number(file_); }
   Result<void> store(double cap_w) {
     if (!file_.empty()) {
-      // As hardware has it: the old or the new, also for who looks in between.
+      // As with hardware: a reader sees the old or the new cap, never something between.
       char text[40];
       std::snprintf(text, sizeof text, "%.17g\n", cap_w);
       if (!write_whole(file_, text))
-        return Error{"power.hardware_failed", "cannot keep the cap in " + file_,
-                     "is the folder there, and may it be written?"};
+        return Error{"power.hardware_failed", "cannot store the cap in " + file_,
+                     "check that the folder exists and can be written"};
     }
     cap_w_ = cap_w;
     return {};
@@ -164,13 +164,13 @@ Opened open_simulated(const HardwareSpec& spec) {
   };
   if (!(std::isfinite(spec.idle_w) && spec.idle_w >= 0 && std::isfinite(spec.busy_w) && spec.busy_w >= spec.idle_w))
     return bad("a simulated node that draws " + exact(spec.idle_w) + " W idle and " + exact(spec.busy_w) + " W busy",
-               "idle is at least 0 W and at most busy");
+               "idle must be at least 0 W and at most busy");
   if (!(spec.noise_w >= 0 && spec.noise_w < 1e6))
-    return bad("a simulated node with a noise of " + exact(spec.noise_w) + " W", "it is at least 0 W");
+    return bad("a simulated node with a noise of " + exact(spec.noise_w) + " W", "noise must be at least 0 W");
   if (!(spec.lag_s >= 0 && spec.lag_s < 1e6))
-    return bad("a simulated node with a lag of " + exact(spec.lag_s) + " s", "it is at least 0 s");
+    return bad("a simulated node with a lag of " + exact(spec.lag_s) + " s", "lag must be at least 0 s");
   if (!(spec.load >= 0 && spec.load <= 1))
-    return bad("a simulated node with a load of " + exact(spec.load), "loads are 0 to 1");
+    return bad("a simulated node with a load of " + exact(spec.load), "allowed: 0 to 1");
   auto node = std::make_unique<Simulated>(spec);
   if (const auto begun = node->begin(); !begun) return begun.error();
   if (auto domain = chosen(spec.domains, node->domains(), [](const std::string&) { return true; }); !domain)

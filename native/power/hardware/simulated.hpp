@@ -1,5 +1,5 @@
 #pragma once
-/// A node that is not there: for machines that have nothing to read, and for tests. All it gives is called simulated.
+/// An invented node, for machines without power hardware and for tests. All its values are marked as simulated.
 /// Owner-thread.
 
 #include <cstdint>

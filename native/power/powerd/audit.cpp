@@ -8,8 +8,9 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
-#include <filesystem>
 #include <utility>
+
+#include "core/owned_file.hpp"
 
 namespace sonde::power {
 
@@ -35,18 +36,28 @@ Audit::~Audit() {
 Error Audit::failed(const char* doing, int number) {
   works_ = false;
   trouble_ = {"power.audit", "the audit log " + path_ + " cannot be " + doing + ": " + std::strerror(number),
-              "make room, or give [system-manager] audit another path; until then the budget is not raised"};
+              "free some space, or set another path in [system-manager] audit; until then the budget is not raised"};
+  return trouble_;
+}
+
+Result<void> Audit::refused(const Error& why) {
+  works_ = false;
+  trouble_ = {"power.audit", "the audit log " + path_ + " cannot be opened: " + why.what, why.hint};
   return trouble_;
 }
 
 Result<void> Audit::open() {
-  std::error_code ignored;
-  std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
-  fd_ = ::open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
-  if (fd_ < 0) return failed("opened", errno);
+  if (auto fine = make_folders_to(path_); !fine) return refused(fine.error());
+  const auto opened = change_file(path_, 0640);
+  if (!opened) return opened.error().code == "core.unsafe_file" ? refused(opened.error()) : failed("opened", errno);
   struct stat state{};
-  ::fstat(fd_, &state);
-  bytes_ = S_ISREG(state.st_mode) ? static_cast<std::uint64_t>(state.st_size) : 0;
+  if (::fstat(*opened, &state) != 0 || (state.st_uid != ::geteuid() && state.st_uid != 0)) {
+    ::close(*opened);
+    return failed("opened", EPERM);
+  }
+  fd_ = *opened;
+  ::fcntl(fd_, F_SETFL, O_APPEND);
+  bytes_ = static_cast<std::uint64_t>(state.st_size);
   char last = '\n';
   if (bytes_ && ::pread(fd_, &last, 1, static_cast<off_t>(bytes_ - 1)) == 1 && last != '\n')
     if (::write(fd_, "\n", 1) == 1) ++bytes_;
@@ -79,7 +90,7 @@ Result<void> Audit::append(const std::string& text, bool sync) {
     const int number = errno;
     if (::ftruncate(fd_, static_cast<off_t>(bytes_)) != 0)
       bytes_ += text.size();  // a caller that gets an error must not find its line in the file
-    return failed("brought to the disk", number);
+    return failed("synced to disk", number);
   }
   bytes_ += text.size();
   works_ = true;

@@ -18,9 +18,10 @@ namespace sonde::power {
 
 class Audit {
  public:
-  /// Creates the folder if it is missing, and completes a line that a crash left half written. `most_bytes`: at this
-  /// size the file is renamed to `path`.1, replacing the earlier one. Errors: power.audit (what, where); the object
-  /// exists anyway, and tries again with each line. `sync`: fdatasync(2), replaced in tests.
+  /// Creates the folder if it is missing, opens a plain file of this user or root, and completes a line that a crash
+  /// left half written. `most_bytes`: at this size the file is renamed to `path`.1, replacing the earlier one. Errors:
+  /// power.audit (what, where); the object exists anyway, and tries again with each line. `sync`: fdatasync(2),
+  /// replaced in tests.
   Audit(std::string path, std::uint64_t most_bytes, int (*sync)(int) = nullptr);
   ~Audit();
   Audit(const Audit&) = delete;
@@ -38,6 +39,7 @@ class Audit {
   Result<void> open();
   Result<void> append(const std::string& text, bool sync);
   Error failed(const char* doing, int number);
+  Result<void> refused(const Error& why);
 
   std::string path_;
   int (*sync_)(int);

@@ -43,8 +43,7 @@ std::string kept_path(const std::string& folder, const std::string& manager) {
 }
 
 Result<void> save(const std::string& path, const Kept& kept, std::int64_t realtime_ns) {
-  std::error_code ignored;
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+  if (const auto fine = make_folders_to(path); !fine) return failed(path, "cannot be written: " + fine.error().what);
   const std::int64_t ends =
       std::isnan(kept.shed_w) ? 0 : realtime_ns + static_cast<std::int64_t>(kept.shed_left_s * 1e9);
   char text[512];

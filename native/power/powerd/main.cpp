@@ -1,5 +1,5 @@
-// sonde-powerd: the daemons of the power stack. `sonde power serve ROLE` starts them; by hand or by systemd they take
-// the same words. Standard output carries events, one JSON object a line; standard error the log.
+// sonde-powerd: the daemons of the power stack. `sonde power serve ROLE` starts them; a user or systemd starts them
+// with the same arguments. Standard output carries events, one JSON object a line; standard error the log.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -30,22 +30,22 @@ constexpr const char* usage = R"(sonde-powerd: the daemons of Sonde's power stac
 
 roles
   node-manager      one on each node: reads and caps its hardware
-  system-manager    one for the cluster, and standbys: holds the budget
-  mqtt-bridge       to and from an MQTT broker
+  system-manager    one for the cluster, plus standbys: keeps the cluster within its budget
+  mqtt-bridge       transfers samples and requests to and from an MQTT broker
   job-scheduler, resource-manager, job-manager, workflow-engine, monitor
-                    are started as `sonde power serve ROLE` (SONDE_COMMAND says which sonde)
-  release           no daemon: sets the safe cap that a node manager which was killed may have left undone,
-                    with --restore what its hardware had before the first cap
+                    are started as `sonde power serve ROLE` (SONDE_COMMAND names the program sonde)
+  release           not a daemon: sets the safe cap, in case a killed node manager did not; with --restore,
+                    restores the hardware's settings from before the first cap
 
 options
   --config FILE     the power stack's configuration
-  --name NAME       instead of the role's name in the file
-  --observe         system-manager: tell what would be set, and set nothing;
-                    node-manager: leave the hardware as it is
-  --restore         node-manager, release: put back what the hardware had before the first cap
+  --name NAME       the name of this role, instead of the name in the file
+  --observe         system-manager: report what would be set, and set nothing;
+                    node-manager: do not change the hardware
+  --restore         node-manager, release: restore the hardware's settings from before the first cap
   --with-parent     end when standard input ends
-  --list            what this build has, as JSON
-  --version
+  --list            print the roles and the hardware of this build as JSON
+  --version         print the version
 )";
 
 constexpr const char* python_roles[] = {"job-scheduler", "resource-manager", "job-manager", "workflow-engine",
@@ -54,10 +54,10 @@ constexpr const char* python_roles[] = {"job-scheduler", "resource-manager", "jo
 Error bad_usage(const std::string& what) { return {"power.usage", what, "see sonde-powerd --help"}; }
 
 [[maybe_unused]] int not_built(const char* role, const char* hint) {
-  return fail({"power.not_built", "this build has no " + std::string(role), hint}, 3);
+  return fail({"power.not_built", "this build has no " + std::string(role), hint});
 }
 
-/// Becomes `sonde power serve …`. Signals are not claimed yet: a mask would go along.
+/// Becomes `sonde power serve …`. Signals are not claimed yet: the new program would inherit their mask.
 int become_sonde(char** argv) {
   const char* command = std::getenv("SONDE_COMMAND");
   if (!command || !*command) command = "sonde";
@@ -66,8 +66,7 @@ int become_sonde(char** argv) {
   words.push_back(nullptr);
   ::execvp(command, words.data());
   return fail({"power.no_command", std::string("cannot start ") + command + ": " + std::strerror(errno),
-               "set SONDE_COMMAND to the program `sonde`, or put it into PATH"},
-              3);
+               "set SONDE_COMMAND to the program `sonde`, or add its folder to PATH"});
 }
 
 int list() {
@@ -91,7 +90,7 @@ int list() {
              JsonLine().add("kind", name_of(kind.kind)).add("what", kind.what).add("missing", kind.missing).text();
   line.raw("hardware", "[" + kinds + "]");
 #endif
-  std::cout << line.text() << std::endl;
+  std::cout << line.text() << '\n' << std::flush;
   return 0;
 }
 
@@ -122,7 +121,7 @@ int main(int argc, char** argv) {
     } else if (name == "--list") {
       return list();
     } else if (name == "--config" || name == "--name") {
-      if (!need()) return fail(bad_usage(std::string(name) + " needs a value"), 2);
+      if (!need()) return fail(bad_usage(std::string(name) + " needs a value"));
       (name == "--config" ? options.config_path : options.name) = value;
     } else if (word == "--observe") {
       options.observe = true;
@@ -132,61 +131,59 @@ int main(int argc, char** argv) {
       options.with_parent = true;
     } else if (role.empty() && !word.starts_with("-")) {
       role = word;
-      // Their words are their own to check.
+      // These roles check their arguments themselves.
       if (std::find(std::begin(python_roles), std::end(python_roles), role) != std::end(python_roles))
         return become_sonde(argv);
     } else {
-      return fail(bad_usage("unknown option '" + std::string(word) + "'"), 2);
+      return fail(bad_usage("unknown option '" + std::string(word) + "'"));
     }
   }
   std::vector<std::string> roles{"node-manager", "system-manager", "mqtt-bridge", "release"};
   if (std::find(roles.begin(), roles.end(), role) == roles.end()) {
     roles.insert(roles.end(), std::begin(python_roles), std::end(python_roles));
-    return fail(
-        bad_usage(role.empty() ? "no role was given" : "there is no role '" + role + "'" + nearest(role, roles)), 2);
+    return fail(bad_usage(role.empty() ? "no role was given" : "unknown role '" + role + "'" + nearest(role, roles)));
   }
-  if (options.config_path.empty()) return fail(bad_usage(role + " needs --config FILE"), 2);
+  if (options.config_path.empty()) return fail(bad_usage(role + " needs --config FILE"));
   if (options.observe && role != "system-manager" && role != "node-manager")
-    return fail(bad_usage("--observe is of the system-manager, and of node-managers"), 2);
+    return fail(bad_usage("only system-manager and node-manager have --observe"));
   if (options.restore && role != "node-manager" && role != "release")
-    return fail(bad_usage("--restore is of the node-manager, and of release"), 2);
+    return fail(bad_usage("only node-manager and release have --restore"));
   auto config = load_config(options.config_path);
-  if (!config) return fail(config.error(), 2);
-  // An observer sets no safe cap either: a cluster that is looked at must not be slowed down by it. To put back is
-  // an order of its own: `release --restore`.
+  if (!config) return fail(config.error());
+  // An observer sets no safe cap either, because that would slow down the observed cluster. Restoring is an order of
+  // its own: `release --restore`.
   if ((options.observe || config->budget.observe) && !(role == "release" && options.restore))
     for (auto& hardware : config->node_manager.hardware) hardware.read_only = true;
-  // Before any thread; and a file over the limit of this process is an operation's answer, not the end of all.
+  // Before any thread. A write beyond the process's file size limit then returns an error and does not end the process.
   options.signals = service::claim_signals();
   std::signal(SIGXFSZ, SIG_IGN);
   if (options.signals < 0)
     return fail({"power.no_descriptor", std::string("cannot wait for signals: ") + std::strerror(errno),
-                 "let it have more descriptors: ulimit -n"},
-                3);
+                 "raise the limit of descriptors: ulimit -n"});
   if (role == "node-manager") {
 #ifdef SONDE_POWERD_NODE
     return run_node_manager(*config, options);
 #else
-    return not_built("node-manager", "this source tree has none");
+    return not_built("node-manager", "this source tree does not contain it");
 #endif
   }
   if (role == "release") {
 #ifdef SONDE_POWERD_NODE
     return release(*config, options, options.restore);
 #else
-    return not_built("release", "this source tree has none");
+    return not_built("release", "this source tree does not contain it");
 #endif
   }
   if (role == "system-manager") {
 #ifdef SONDE_POWERD_SYSTEM
     return run_system_manager(*config, options);
 #else
-    return not_built("system-manager", "this source tree has none");
+    return not_built("system-manager", "this source tree does not contain it");
 #endif
   }
 #ifdef SONDE_POWERD_BRIDGE
   return run_mqtt_bridge(*config, options);
 #else
-  return not_built("mqtt-bridge", "install libmosquitto-dev, and build anew");
+  return not_built("mqtt-bridge", "install libmosquitto-dev, and build again");
 #endif
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "core/units.hpp"
@@ -16,6 +17,17 @@ constexpr double slow_s = 3;         // hardware that takes longer than this is 
 constexpr double most_early_s = 30;  // and never more than a third of the lease
 
 std::string sentence(const Error& error) { return error.code + ": " + error.what; }
+
+bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
+/// What the configuration and the hardware allow.
+LeaseKeeper::Limits limits_of(const Member& member, const Range& range) {
+  LeaseKeeper::Limits limits{member.min_w, member.max_w, member.safe_w};
+  if (!range.settable) return limits;
+  if (std::isfinite(range.min_w)) limits.min_w = std::max(limits.min_w, range.min_w);
+  if (std::isfinite(range.max_w)) limits.max_w = std::min(limits.max_w, range.max_w);
+  return limits;
+}
 
 /// Cut at the beginning of a UTF-8 character: bounds of samples are in bytes.
 std::string cut(std::string text, std::size_t most) {
@@ -44,16 +56,17 @@ NodeCore::Reply refused(Refusal why, const Grant& grant, const LeaseKeeper& keep
                                                    std::to_string(keeper.seen().epoch) + " of '" +
                                                    keeper.seen().manager + "'"};
     case Refusal::stale_sequence:
-      return {code_of(PowerCode::stale_sequence), "grant " + std::to_string(grant.sequence) + " comes after grant " +
+      return {code_of(PowerCode::stale_sequence), "grant " + std::to_string(grant.sequence) + " arrived after grant " +
                                                       std::to_string(keeper.sequence()) + " of the same fence"};
     case Refusal::void_ticket:
-      return {code_of(PowerCode::void_ticket),
-              "the ticket is not one of this node manager, which began anew or never gave it: ask NodeManager_get"};
+      return {
+          code_of(PowerCode::void_ticket),
+          "this node manager has not issued the ticket, or has restarted since: get a new one with NodeManager_get"};
     case Refusal::expired:
       return {code_of(PowerCode::lease_expired),
               "the lease of " + format_duration(grant.lease_s) + " ended " +
                   format_duration(static_cast<double>(now_ns - grant.ticket.at_ns) * 1e-9 - grant.lease_s) +
-                  " before the grant came"};
+                  " before the grant arrived"};
     case Refusal::bad_lease:
       return {code_of(PowerCode::bad_lease), "a lease of " + format_duration(grant.lease_s) +
                                                  "; allowed: more than 0 s, at most " +
@@ -91,24 +104,20 @@ NodeCore::NodeCore(Settings settings, NodeState& state, std::unique_ptr<Node> no
       keeper_(keeper),
       model_(node_->model()) {}
 
-Result<std::unique_ptr<NodeCore>> NodeCore::open(Settings settings, NodeState& state) {
+Result<std::unique_ptr<NodeCore>> NodeCore::open(const Settings& settings, NodeState& state) {
   auto node = settings.open();
   if (!node) return node.error();
   auto seen = state.fence();
   if (!seen) return seen.error();
   const Member& member = settings.member;
   const Range range = (*node)->range();
-  LeaseKeeper::Limits limits{member.min_w, member.max_w, member.safe_w};
-  if (range.settable) {
-    if (std::isfinite(range.min_w)) limits.min_w = std::max(limits.min_w, range.min_w);
-    if (std::isfinite(range.max_w)) limits.max_w = std::min(limits.max_w, range.max_w);
-    if (!(limits.min_w <= member.safe_w && member.safe_w <= limits.max_w))
-      return Error{"power.bad_node",
-                   "the safe cap of " + member.name + " is " + format_power(member.safe_w) +
-                       ", which its hardware cannot be set to; allowed: " + format_power(range.min_w) + " to " +
-                       format_power(range.max_w),
-                   "correct `safe`, `min` and `max` of [[nodes]]: " + (*node)->model() + " says what it can"};
-  }
+  const LeaseKeeper::Limits limits = limits_of(member, range);
+  if (range.settable && !(limits.min_w <= member.safe_w && member.safe_w <= limits.max_w))
+    return Error{"power.bad_node",
+                 "the safe cap of " + member.name + " is " + format_power(member.safe_w) +
+                     ", which is outside of its hardware's range; allowed: " + format_power(range.min_w) + " to " +
+                     format_power(range.max_w),
+                 "correct `safe`, `min` and `max` of [[nodes]]: " + (*node)->model() + " reported this range"};
   std::unique_ptr<NodeCore> core(
       new NodeCore(settings, state, std::move(*node), LeaseKeeper(limits, settings.instance, *seen)));
   const std::lock_guard hardware(core->hardware_mutex_);
@@ -132,7 +141,7 @@ void NodeCore::keep_originals() {
   if (!kept) trouble = sentence(kept.error());
   else if (!now) trouble = sentence(now.error());
   if (trouble.empty()) {
-    std::vector<Original> all = kept->has_value() ? **kept : std::vector<Original>{};
+    std::vector<Original> all = kept->value_or(std::vector<Original>{});
     const std::size_t before = all.size();
     for (auto& original : *now)
       if (std::none_of(all.begin(), all.end(),
@@ -219,7 +228,7 @@ Result<double> NodeCore::apply(double cap_w, std::int64_t lease_ends_ns) {
   const std::int64_t before_ns = settings_.realtime_ns();
   double has = unknown;
   std::string trouble;
-  const auto set = [&]() -> Result<double> {
+  auto set = [&]() -> Result<double> {
     if (!range_.settable) return Error{"power.read_only", range_.why_not, ""};
     const Exchange exchange(settings_.boottime_ns, waits_ns_, moved_ns_, slowest_s_);
     auto done = node_->cap(cap_w);
@@ -230,10 +239,12 @@ Result<double> NodeCore::apply(double cap_w, std::int64_t lease_ends_ns) {
   if (set) {
     has = *set;
     if (has > cap_w + std::max(least_step_w, settings_.tolerance * cap_w))
-      trouble = "power.hardware_failed: it was told " + format_power(cap_w) + " and has " + format_power(has);
+      trouble = "power.hardware_failed: the cap was set to " + format_power(cap_w) + ", but the hardware has " +
+                format_power(has);
   } else if (range_.settable) {
     trouble = sentence(set.error());
   }
+  (void)range_changed();
   wanted_w_ = cap_w;
   followed_w_ = has;
   follows_ = trouble.empty() && range_.settable;
@@ -259,7 +270,7 @@ bool NodeCore::was_guarded() {
   keeper_.drop();
   ++guarded_;
   guarded_ns_ = now;
-  guarded_trouble_ = "power.late: the lease had run out and this process had not set the safe cap; its guardian did (" +
+  guarded_trouble_ = "power.late: the lease had run out and this process had not set the safe cap; its watchdog did (" +
                      std::to_string(guarded_) + " times so far)";
   return true;
 }
@@ -301,11 +312,11 @@ NodeCore::Reply NodeCore::obey(const NodeCommand& command) {
   const Fence before = next.seen();
   const bool order = command.order == NodeOrder::SET_POWER_NODE;
   if (order && !range_.settable)
-    return {code_of(PowerCode::read_only), "the hardware of this node takes no cap: " + range_.why_not};
+    return {code_of(PowerCode::read_only), "the hardware of this node cannot be capped: " + range_.why_not};
   if (order && !kept_) keep_originals();
   if (order && !kept_)
     return {static_cast<std::uint32_t>(bus::ReplyCode::failed),
-            trouble() + "; nothing is set before what the hardware had is kept"};
+            trouble() + "; no cap is set before the hardware's own settings are stored"};
   const Refusal why = order ? next.offer(grant, now) : next.fence(grant.fence);
   if (why != Refusal::none) return refused(why, grant, next, now);
   if (next.seen() != before) {
@@ -332,14 +343,16 @@ NodeCore::Reply NodeCore::obey(const NodeCommand& command) {
   {
     const std::lock_guard lock(mutex_);
     keeper_ = next;
+    const auto limits = limits_of(settings_.member, range_);
+    keeper_.bound(limits.min_w, limits.max_w);
   }
   if (set && !late) return {};
   (void)apply(next.limits().safe_w, 0);
   const std::string instead = "; the safe cap of " + format_power(next.limits().safe_w) + " was set instead";
   if (late)
-    return {code_of(PowerCode::lease_expired), "to set " + format_power(grant.cap_w) +
-                                                   " took longer than the lease of " + format_duration(grant.lease_s) +
-                                                   " has left" + instead};
+    return {code_of(PowerCode::lease_expired), "setting " + format_power(grant.cap_w) +
+                                                   " took longer than the rest of the lease of " +
+                                                   format_duration(grant.lease_s) + instead};
   return {code_of(PowerCode::hardware_failed), set.error().code + ": " + set.error().what + instead};
 }
 
@@ -349,12 +362,24 @@ void NodeCore::reopen(std::int64_t now_ns) {
   auto node = settings_.open();
   if (!node) return;
   node_ = std::move(*node);
-  range_ = node_->range();
+  (void)range_changed();
   follows_ = false;
   const std::lock_guard lock(mutex_);
   model_ = node_->model();
   // Its counters restart.
   if (std::isfinite(energy_j_)) energy_before_j_ = energy_j_;
+}
+
+/// The caller holds hardware_mutex_. A domain that turned out to be another one under a second name has no part in the
+/// node's range any more.
+bool NodeCore::range_changed() {
+  Range now = node_->range();
+  const std::lock_guard lock(mutex_);
+  if (now.settable == range_.settable && same(now.min_w, range_.min_w) && same(now.max_w, range_.max_w)) return false;
+  range_ = std::move(now);
+  const auto limits = limits_of(settings_.member, range_);
+  keeper_.bound(limits.min_w, limits.max_w);
+  return true;
 }
 
 void NodeCore::look() {
@@ -367,11 +392,13 @@ void NodeCore::look() {
     const Exchange exchange(settings_.boottime_ns, waits_ns_, moved_ns_, slowest_s_);
     return node_->read();
   }();
+  const bool regrouped = range_changed();
+  if (regrouped) follows_ = false;
   // A lease may have run out while the hardware was busy: the cap that it reported is from before.
   const double wanted_before_w = wanted_w_;
   const bool followed_before = follows_;
   settle();
-  const bool settled_meanwhile = wanted_w_ != wanted_before_w || follows_ != followed_before;
+  const bool settled_meanwhile = regrouped || wanted_w_ != wanted_before_w || follows_ != followed_before;
   const std::int64_t now = settings_.boottime_ns();
   const bool failed = !reading.trouble.empty();
   const bool gone =
@@ -394,10 +421,14 @@ void NodeCore::look() {
     if (now - overwritten_ns_ > static_cast<std::int64_t>(told_for_s * 1e9)) overwritten_trouble_.clear();
     const double above_s =
         !range_.settable || !follows_ ? 0 : obedience_.add(reading.power_w, wanted_w_, static_cast<double>(now) * 1e-9);
-    disobedience_ = above_s > 0 && obedience_.disobeys()
-                        ? "power.disobeys: it draws " + format_power(reading.power_w) + ", above its cap of " +
-                              format_power(wanted_w_) + " for " + format_duration(above_s)
-                        : "";
+    if (!(above_s > 0) || !obedience_.disobeys()) {
+      disobedience_.clear();
+      disobeyed_s_ = 0;
+    } else if (disobedience_.empty() || above_s >= 2 * disobeyed_s_) {  // a text that changes is an event
+      disobedience_ = "power.disobeys: it draws " + format_power(reading.power_w) + ", above its cap of " +
+                      format_power(wanted_w_) + " for " + format_duration(above_s);
+      disobeyed_s_ = above_s;
+    }
     reading_ = std::move(reading);
   }
   if (gone) {
@@ -500,13 +531,12 @@ std::string NodeCore::trouble_locked() const {
   if (waits && now - waits > static_cast<std::int64_t>(slow_s * 1e9)) {
     const std::int64_t ends = keeper_.ends_ns();
     return "power.hardware_slow: the hardware has not answered for more than " + format_duration(slow_s) +
-           (ends && ends <= now ? ", and the lease has run out meanwhile: the cap of before may still be in force"
-                                : "");
+           (ends && ends <= now ? ", and the lease has run out meanwhile: the former cap may still be in force" : "");
   }
   for (const auto* one : {&hardware_trouble_, &originals_trouble_, &fence_trouble_, &disobedience_, &guarded_trouble_,
                           &overwritten_trouble_})
     if (!one->empty()) return *one;
-  return {};
+  return reading_.note;
 }
 
 std::string NodeCore::trouble() const {
@@ -530,8 +560,8 @@ Result<void> NodeCore::end(bool restore) {
   if (!range_.settable) return {};
   if (restore) {
     auto kept = state_.originals();
-    if (kept && kept->has_value()) {
-      auto restored = node_->restore(**kept);
+    if (const auto originals = kept ? *kept : std::nullopt) {
+      auto restored = node_->restore(*originals);
       if (restored) restored = state_.forget_originals();
       if (restored) {
         tell_watch(0);

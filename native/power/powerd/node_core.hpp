@@ -42,7 +42,7 @@ class NodeCore {
   /// Stores the original settings, sets the safe cap. A disk that cannot be written, or hardware that does not follow,
   /// is a trouble and no error: the node is managed as far as possible. Errors: those of Node::open(), power.bad_node
   /// (the safe cap is outside the hardware's range), power.state (the fence on disk is damaged).
-  static Result<std::unique_ptr<NodeCore>> open(Settings settings, NodeState& state);
+  static Result<std::unique_ptr<NodeCore>> open(const Settings& settings, NodeState& state);
 
   struct Reply {
     std::uint32_t code = 0;  ///< bus::ReplyCode or PowerCode
@@ -98,6 +98,7 @@ class NodeCore {
   bool was_guarded();
   void has_cap_locked(double cap_w, std::int64_t before_ns, std::int64_t after_ns);
   void reopen(std::int64_t now_ns);
+  bool range_changed();
   Report report_locked(std::int64_t now_ns) const;
   std::string trouble_locked() const;
 
@@ -113,6 +114,7 @@ class NodeCore {
   std::int64_t reopened_ns_ = 0;
   bool kept_ = false, fence_kept_ = false;  ///< on disk: the originals, the fence
   Obedience obedience_;
+  double disobeyed_s_ = 0;       ///< of the last report
   std::int64_t watched_ns_ = 0;  ///< the last argument of `watch`
   std::uint64_t guarded_seen_ = 0;
   std::int64_t looked_ns_ = 0;              ///< realtime of the last reading

@@ -101,12 +101,11 @@ Result<void> check_bus(const Config& config, const Member& member) {
   auto profile = bus_profile(config, "");
   if (!profile) return profile.error();
   if (profile->security || profile->unprotected) return {};
-  return Error{
-      "power.open_bus",
-      std::string("the node manager would set the ") + name_of(hardware->kind) + " of " + member.name +
-          " by order of anybody on its bus, and this bus checks no identity",
-      "add <security> to the profile of [bus], with keys that 'sonde bus keys init' makes; if each user of this "
-      "machine may set its power, write unprotected=\"yes\" in the profile"};
+  return Error{"power.open_bus",
+               std::string("the node manager would set the ") + name_of(hardware->kind) + " of " + member.name +
+                   " on orders from any sender on its bus, because this bus checks no identity",
+               "add <security> to the profile of [bus], with keys from 'sonde bus keys init'; if every user of this "
+               "machine may set its power, write unprotected=\"yes\" in the profile"};
 }
 
 Result<std::unique_ptr<Node>> open_node(const NodeManagerConfig& config) {
@@ -156,7 +155,7 @@ class SafeCap {
     if (!set) return set.error();
     told_.clear();
     log_line("the node manager of " + member_.name +
-             (why == Guardian::Why::gone ? " is gone" : " let a lease run out") + "; the safe cap of " +
+             (why == Guardian::Why::gone ? " has ended" : " let a lease run out") + "; the safe cap of " +
              format_power(member_.safe_w) + " was set");
     return Guardian::Did::set;
   }
@@ -166,14 +165,6 @@ class SafeCap {
   std::unique_ptr<Node> node_;
   std::string told_;
 };
-
-/// Exit code 3 for faults of the machine or a file, 2 for faults in what the user wrote.
-int exit_of(const Error& error) {
-  for (const char* wrong : {"power.bad_node", "power.bad_hardware", "power.unknown_domain", "power.unknown_node",
-                            "power.no_cap", "bus.bad_profile", "bus.unknown_key", "bus.no_profile"})
-    if (error.code == wrong) return 2;
-  return 3;
-}
 
 /// Waits for the hardware, so that the thread of leases and reports need not. One thing at a time.
 class Hands {
@@ -264,7 +255,7 @@ class Daemon {
   std::unique_ptr<bus::Server> get_, set_;
   int timer_ = -1, wake_ = -1;
   std::string told_, heard_;
-  std::optional<Pace> pace_;
+  std::unique_ptr<Pace> pace_;
   std::int64_t published_ns_ = 0;  ///< the last report
   std::uint64_t published_changes_ = 0;
   bool publish_failed_ = false, guardian_gone_ = false;
@@ -314,15 +305,16 @@ void Daemon::tell_trouble() {
   std::string now = core_->trouble();
   if (now.empty() && guardian_gone_)
     now =
-        "power.no_guardian: the process that would set the safe cap after a kill -9 is gone; start the node manager "
-        "anew";
+        "power.no_guardian: the watchdog process, which sets the safe cap after a kill -9, has ended; start the node "
+        "manager again";
   if (now == told_) return;
-  told_ = now;
-  const auto colon = now.find(": ");
+  const std::string& about = now.empty() ? told_ : now;  // of a trouble that has ended, which one it was
+  const auto colon = about.find(": ");
   event(JsonLine()
-            .add("event", "trouble")
-            .add("code", now.substr(0, colon))
-            .add("what", colon == std::string::npos ? "" : now.substr(colon + 2)));
+            .add("event", now.empty() ? "mended" : "trouble")
+            .add("code", about.substr(0, colon))
+            .add("what", colon == std::string::npos ? "" : about.substr(colon + 2)));
+  told_ = now;
   log_line(now.empty() ? "no trouble any more" : now);
 }
 
@@ -418,14 +410,14 @@ int Daemon::run() {
   auto guardian = Guardian::start(
       [safe = std::make_shared<SafeCap>(config_, member_)](Guardian::Why why) { return safe->act(why); },
       afar ? look_afar_s : look_s);
-  if (!guardian) return fail(guardian.error(), 3);
+  if (!guardian) return fail(guardian.error());
   guardian_ = std::move(*guardian);
 
   auto state = NodeState::open(own.state, member_.name);
   if (!state) {
     // Another process supervises this node.
     if (state.error().code == "power.already_running") guardian_->dismiss();
-    return fail(state.error(), 3);
+    return fail(state.error());
   }
   state_ = std::move(*state);
   NodeCore::Settings settings;
@@ -438,23 +430,22 @@ int Daemon::run() {
   auto core = NodeCore::open(std::move(settings), *state_);
   if (!core) {
     // The watchdog process would read a wrong configuration the same way.
-    if (exit_of(core.error()) == 2) guardian_->dismiss();
-    return fail(core.error(), exit_of(core.error()));
+    if (kind_of(core.error()) == ErrorKind::usage) guardian_->dismiss();
+    return fail(core.error());
   }
   core_ = std::move(*core);
   timer_ = ::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
   wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (timer_ < 0 || wake_ < 0)
     return fail({"power.no_descriptor", std::string("cannot make a timer: ") + std::strerror(errno),
-                 "raise the limit of descriptors: ulimit -n"},
-                3);
-  pace_.emplace(ns_of(std::min(afar ? look_afar_s : look_s, own.telemetry_s)), ns_of(own.telemetry_s), own.in_step,
-                clock_ns(CLOCK_BOOTTIME));
+                 "raise the limit of descriptors: ulimit -n"});
+  pace_ = std::make_unique<Pace>(ns_of(std::min(afar ? look_afar_s : look_s, own.telemetry_s)), ns_of(own.telemetry_s),
+                                 own.in_step, clock_ns(CLOCK_BOOTTIME));
   core_->look();
   // The safe cap is set: an orderly end is possible from here on.
   if (auto served = serve(); !served) {
     if (core_->trouble().empty()) guardian_->dismiss();
-    return fail(served.error(), exit_of(served.error()));
+    return fail(served.error());
   }
   const auto facts = core_->facts();
   event(JsonLine()
@@ -499,31 +490,33 @@ int Daemon::run() {
 
 int run_node_manager(const Config& config, const Options& options) {
   auto member = member_of(config, options);
-  if (!member) return fail(member.error(), 2);
-  if (config.node_manager.hardware.empty())
-    return fail({"power.no_hardware", config.path + " has no [[node-manager.hardware]]",
-                 "configure its hardware: kind = \"powercap\", \"redfish\", \"ipmi\", \"nvml\", or \"simulated\" for "
-                 "a simulated node"},
-                2);
-  if (auto checked = check_bus(config, *member); !checked) return fail(checked.error(), 2);
+  if (!member) return fail(member.error());
+  if (config.node_manager.hardware.empty()) {
+    fail({"power.no_hardware", config.path + " has no [[node-manager.hardware]]",
+          "add it, with kind = \"powercap\", \"redfish\", \"ipmi\", \"nvml\", or \"simulated\" for "
+          "a simulated node"});
+    return 2;  // the file lacks it; elsewhere the code says that the machine does
+  }
+
+  if (auto checked = check_bus(config, *member); !checked) return fail(checked.error());
   return Daemon(config, options, *member).run();
 }
 
 int release(const Config& config, const Options& options, bool restore) {
   auto member = member_of(config, options);
-  if (!member) return fail(member.error(), 2);
+  if (!member) return fail(member.error());
   auto state = NodeState::open(config.node_manager.state, member->name);
   // A full or broken disk is no reason to leave a cap in place.
-  if (!state && (restore || state.error().code == "power.already_running")) return fail(state.error(), 3);
+  if (!state && (restore || state.error().code == "power.already_running")) return fail(state.error());
   if (!state) log_error(state.error());
   auto node = open_node(config.node_manager);
-  if (!node) return fail(node.error(), exit_of(node.error()));
+  if (!node) return fail(node.error());
   if (restore) {
     auto kept = (*state)->originals();
-    if (!kept) return fail(kept.error(), 3);
-    if (kept->has_value()) {
-      if (auto restored = (*node)->restore(**kept); !restored) return fail(restored.error(), 3);
-      if (auto forgotten = (*state)->forget_originals(); !forgotten) return fail(forgotten.error(), 3);
+    if (!kept) return fail(kept.error());
+    if (const auto& originals = *kept) {
+      if (auto restored = (*node)->restore(*originals); !restored) return fail(restored.error());
+      if (auto forgotten = (*state)->forget_originals(); !forgotten) return fail(forgotten.error());
       const auto has = (*node)->capped();
       event(JsonLine()
                 .add("event", "released")
@@ -533,7 +526,7 @@ int release(const Config& config, const Options& options, bool restore) {
       return 0;
     }
     log_error({"power.no_originals",
-               "no settings are stored from before the first cap, for the hardware of " + member->name +
+               "no settings from before the first cap are stored for the hardware of " + member->name +
                    ": the safe cap is set",
                ""});
   }
@@ -550,7 +543,7 @@ int release(const Config& config, const Options& options, bool restore) {
     }
   }
   const auto set = (*node)->cap(member->safe_w);
-  if (!set && set.error().code != "power.read_only") return fail(set.error(), 3);
+  if (!set && set.error().code != "power.read_only") return fail(set.error());
   event(JsonLine()
             .add("event", "released")
             .add("node", member->name)

@@ -22,7 +22,7 @@ Result<std::vector<Rack>> limited_racks(const std::vector<NodeConfig>& nodes,
       return Error{"power.safe_above_rack",
                    "the safe caps of " + std::to_string(made.nodes.size()) + " nodes of rack " + name + " add up to " +
                        format_power(safe) + ", which is above its limit of " + format_power(limit),
-                   "lower safe caps, raise the rack's power_limit or cooling, or move nodes"};
+                   "lower safe caps, raise the rack's power_limit or cooling, or move nodes to another rack"};
     if (!made.nodes.empty()) out.push_back(std::move(made));
   }
   return out;

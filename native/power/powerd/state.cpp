@@ -132,13 +132,14 @@ std::optional<std::string> content(int fd) {
 
 Error NodeState::wrong(const std::string& what, const std::string& file) const {
   return {"power.state", file + ": " + what + (errno ? std::string(": ") + std::strerror(errno) : ""),
-          "the node manager needs a folder of its own with room for a few KiB: `state` of [node-manager]"};
+          "the node manager needs its own folder with a few KiB of free space: `state` of [node-manager]"};
 }
 
 Result<std::unique_ptr<NodeState>> NodeState::open(const std::string& folder, const std::string& node) {
   std::error_code why;
-  std::filesystem::create_directories(folder, why);
   const std::string path = (std::filesystem::absolute(folder) / ("node-" + node)).string();
+  if (const auto fine = make_folders_to(path); !fine) return fine.error();
+  std::filesystem::create_directories(folder, why);
   std::unique_ptr<NodeState> state(new NodeState(path, -1));
   errno = why.value();
   if (why) return state->wrong("cannot be made", folder);
@@ -148,10 +149,10 @@ Result<std::unique_ptr<NodeState>> NodeState::open(const std::string& folder, co
   if (::flock(state->lock_, LOCK_EX | LOCK_NB) != 0) {
     const auto owner = content(state->lock_);
     return Error{"power.already_running",
-                 "a node manager of " + node + " runs already" +
+                 "a node manager of " + node + " already runs" +
                      (owner && !owner->empty() ? ": process " + owner->substr(0, owner->find('\n')) : "") + " (" +
                      path + ".lock)",
-                 "end that one, or give this one another `state`"};
+                 "end that one, or set another `state` for this one"};
   }
   // For whoever finds it taken; that it cannot be written is no reason not to hold power.
   if (::ftruncate(state->lock_, 0) == 0) (void)write_at(state->lock_, std::to_string(::getpid()) + "\n", 0);
@@ -177,8 +178,8 @@ Result<Fence> NodeState::fence() {
         slot && (!last || slot->serial > last->serial))
       last = slot;
   if (!last)
-    return Error{"power.state", file + " is damaged: which system manager's word counts is not known",
-                 "remove it when no system manager of an earlier epoch can still run"};
+    return Error{"power.state", file + " is damaged: it is unknown which system manager this node must obey",
+                 "remove it as soon as no system manager of an earlier epoch can still run"};
   serial_ = last->serial;
   return last->fence;
 }
@@ -214,8 +215,8 @@ Result<std::optional<std::vector<Original>>> NodeState::originals() const {
   std::vector<Original> out;
   std::string_view rest = *text;
   const auto damaged = [&] {
-    return Error{"power.state", file + " is damaged: what the hardware had before the first cap is not known",
-                 "remove it; what the hardware has now is then taken for that"};
+    return Error{"power.state", file + " is damaged: the hardware's settings from before the first cap are unknown",
+                 "remove it; then the hardware's present settings count as the original ones"};
   };
   const auto last = rest.rfind("\nend ");
   if (!rest.starts_with(originals_word) || last == std::string_view::npos ||
@@ -246,7 +247,7 @@ Result<void> NodeState::keep(const std::vector<Original>& originals) {
 Result<void> NodeState::forget_originals() {
   const std::string file = path_ + ".originals";
   if (::unlink(file.c_str()) != 0 && errno != ENOENT) return wrong("cannot be removed", file);
-  if (!sync_folder(file)) return wrong("cannot be made to last", file);
+  if (!sync_folder(file)) return wrong("cannot be synced to disk", file);
   return {};
 }
 

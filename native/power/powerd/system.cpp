@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <numeric>
 
-#include "core/nearest.hpp"
 #include "core/units.hpp"
+#include "power/powerd/system_parts.hpp"
 
 namespace sonde::power {
 
@@ -14,36 +13,11 @@ namespace {
 
 constexpr std::uint64_t most_epochs_ahead =
     1'000'000;  ///< highest epoch accepted beyond ours: a node that reports 2^64 - 1 must not prevent all takeovers
+
 constexpr double most_lease_s =
     600;  ///< longest lease that a node obeys (LeaseKeeper::Limits), whatever longer ones are reported
-constexpr std::size_t most_orders = 256;  ///< most orders that wait
-constexpr double replicate_s = 1.5;       ///< time for standbys to report that they have stored a budget
-constexpr double answer_before_s = 0.25;  ///< an order is answered this long before the caller's deadline
-constexpr double most_power_w = 1e9, most_shed_s = 30 * 86400.0;
-constexpr double soft_margin = 0.05;
-constexpr double iteration_counts_s =
-    30;  ///< what a node took for an iteration, if that was said in so long, or in four of it
 
-std::int64_t ns(double s) { return static_cast<std::int64_t>(s * 1e9); }
-double seconds(std::int64_t value_ns) { return static_cast<double>(value_ns) / 1e9; }
-std::uint32_t code(bus::ReplyCode c) { return static_cast<std::uint32_t>(c); }
-std::uint32_t code(PowerCode c) { return static_cast<std::uint32_t>(c); }
-
-std::string instance_name(std::uint64_t instance) {
-  char digits[17];
-  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(instance));
-  return digits;
-}
-
-const char* name_of(SystemOrder order) {
-  switch (order) {
-    case SystemOrder::SET_POWER: return "SET_POWER";
-    case SystemOrder::SHED: return "SHED";
-    case SystemOrder::SET_JOB: return "SET_JOB";
-    case SystemOrder::END_JOB: return "END_JOB";
-  }
-  return "unknown";
-}
+constexpr double replicate_s = 1.5;  ///< time for standbys to report that they have stored a budget
 
 std::string fence_name(const std::string& name, std::uint64_t instance) {
   char digits[16];
@@ -81,7 +55,7 @@ Result<std::unique_ptr<Manager>> Manager::open(const Settings& settings, const s
   s.budget_w = made->budget_w(), s.lease_s = b.lease_s, s.renew_s = b.renew_s, s.clock_error = b.clock_error;
   std::vector<Member> members;
   for (const auto& node : settings.nodes) members.push_back(node.member);
-  if (members.empty()) return Error{"power.bad_node", "no nodes are configured", "name them in [[nodes]]"};
+  if (members.empty()) return Error{"power.bad_node", "no nodes are configured", "add them to [[nodes]]"};
   if (std::isnan(made->budget_w()))
     return Error{"power.no_budget", "no power budget is configured", "set power_limit in [budget]"};
   if (auto tried = Ledger::open(s, std::move(members), {1, "try"}); !tried) return tried.error();
@@ -161,7 +135,7 @@ void Manager::node_said(const std::string& node, const Report& told, double powe
   if (at == index_.end()) {
     if (!counts_.unknown_nodes++)
       out_.events.push_back(
-          event("unknown_node").add("node", node).add("hint", "name it in [[nodes]], or end its node manager"));
+          event("unknown_node").add("node", node).add("hint", "add it to [[nodes]], or end its node manager"));
     return;
   }
   const std::size_t k = at->second;
@@ -359,7 +333,7 @@ void Manager::adopt(const ClusterTelemetry& t, std::int64_t now_ns) {
                                 .add("manager", t.manager)
                                 .add("budget_w", t.budget_w)
                                 .add("safe_w", safe)
-                                .add("hint", "managers of one cluster have one configuration"));
+                                .add("hint", "all managers of a cluster need the same configuration"));
     return keep_lease(t.lease_s, now_ns);
   }
   Kept next = kept_;
@@ -541,491 +515,6 @@ void Manager::close(std::int64_t now_ns) {
   takeover_ns_ = INT64_MAX;
 }
 
-// ---- orders
-
-void Manager::order(std::uint64_t number, const SystemCommand& command, const Caller& who, std::int64_t deadline_ns,
-                    std::int64_t now_ns) {
-  ++counts_.orders;
-  Order made;
-  made.number = number, made.command = command, made.who = who, made.begun_ns = now_ns, made.deadline_ns = deadline_ns;
-  made.from_w = made.to_w = budget_w();
-  if (orders_.size() >= most_orders) {
-    finish(made, code(bus::ReplyCode::busy), std::to_string(orders_.size()) + " orders wait already", unknown, now_ns);
-    return;
-  }
-  orders_.push_back(std::move(made));
-  run_orders(now_ns);
-}
-
-void Manager::run_orders(std::int64_t now_ns) {
-  while (!orders_.empty() && !pending_.number) {
-    Order& front = orders_.front();
-    if (front.step == Step::replicates) {
-      if (now_ns < front.until_ns) return;
-      front.message =
-          "no standby confirmed it in time: if this manager is lost now, another may lead with the former "
-          "budget";
-      Order next = std::move(front);
-      orders_.pop_front();
-      goes_on(std::move(next), now_ns);
-      continue;
-    }
-    if (front.step != Step::waits) return;
-    begin(front, now_ns);
-    if (orders_.front().step == Step::waits) orders_.pop_front();  // it was answered at once
-  }
-}
-
-/// Its step changes if it is not answered at once.
-void Manager::begin(Order& order, std::int64_t now_ns) {
-  const SystemCommand& c = order.command;
-  const auto refuse = [&](auto why, const std::string& message) { finish(order, code(why), message, unknown, now_ns); };
-  if (order.deadline_ns && now_ns >= order.deadline_ns)
-    return refuse(bus::ReplyCode::expired, "its turn came after the call's deadline");
-  if (state_ == State::observing)
-    return refuse(bus::ReplyCode::unsupported, settings_.name + " only observes: it changes nothing");
-  if (state_ != State::leading)
-    return refuse(PowerCode::not_active, settings_.name + " stands by" +
-                                             (leader_.empty() ? "; no leader is known" : "; " + leader_ + " leads") +
-                                             ": send the request to the target \"active\"");
-  if (c.order == SystemOrder::SET_JOB) return set_job(order, now_ns);
-  if (c.order == SystemOrder::END_JOB) {
-    for (std::size_t j = 0; j < jobs_.size(); ++j) {
-      if (!jobs_[j].ends_ns || jobs_[j].name != c.job) continue;
-      Line l = line("END_JOB");
-      l.json.raw("who", who_text(order.who, c.user)).add("job", c.job).add("reason", c.reason).add("result", "ok");
-      out_.audit.push_back(std::move(l));
-      end_job(j, "END_JOB");
-      next_period_ns_ = now_ns;
-      return finish(order, code(bus::ReplyCode::ok), "", unknown, now_ns);
-    }
-    std::vector<std::string> names;
-    for (const auto& job : jobs_)
-      if (job.ends_ns) names.push_back(job.name);
-    return refuse(bus::ReplyCode::not_found, "no job is called '" + c.job + "'" + nearest(c.job, names));
-  }
-  double safe = 0;
-  for (const auto& node : settings_.nodes) safe += node.member.safe_w;
-  Kept next = as_of(kept_, now_ns);
-  if (c.order == SystemOrder::SET_POWER) {
-    order.to_w = c.budget_w;
-    if (!(c.budget_w > 0 && c.budget_w <= most_power_w))
-      return refuse(PowerCode::out_of_range, "the budget is " + format_power(c.budget_w) + "; allowed: " +
-                                                 format_power(safe) + " to " + format_power(most_power_w));
-    next.budget_w = c.budget_w, next.shed_w = unknown, next.shed_left_s = 0;
-  } else {
-    if (!(c.share > 0 && c.share < 1))
-      return refuse(PowerCode::out_of_range,
-                    "the share to shed is " + std::to_string(c.share) + "; allowed: above 0, below 1");
-    if (!(c.for_s > 0 && c.for_s <= most_shed_s))
-      return refuse(PowerCode::out_of_range, "the requested time is " + format_duration(c.for_s) +
-                                                 "; allowed: above 0, up to " + format_duration(most_shed_s));
-    order.to_w = kept_.budget_w * (1 - c.share);
-    next.shed_w = order.to_w, next.shed_left_s = c.for_s;
-  }
-  if (order.to_w < safe)
-    return refuse(PowerCode::budget_too_small, "a budget of " + format_power(order.to_w) + " is below " +
-                                                   format_power(safe) + ", the sum of the safe caps of " +
-                                                   std::to_string(settings_.nodes.size()) +
-                                                   " nodes: it would be exceeded when no manager leads");
-  if (!ledger_->quorum(now_ns))
-    return refuse(PowerCode::not_active, "at most half of the nodes obey " + settings_.name +
-                                             ": it may not lead, and the nodes are at their safe caps or go "
-                                             "there; ask again, or see [budget] without_quorum");
-  const bool raises = order.to_w > budget_w();
-  if (raises && !audit_works_)
-    return refuse(bus::ReplyCode::failed,
-                  "the budget is not raised while the audit log cannot be written: " + audit_trouble_);
-  next.budget_version = next_version();
-  Line log = line(name_of(c.order));
-  log.json.raw("who", who_text(order.who, c.user))
-      .add("from_w", budget_w())
-      .add("to_w", order.to_w)
-      .add("budget_version", next.budget_version);
-  if (c.order == SystemOrder::SHED) log.json.add("share", c.share).add("for_s", c.for_s);
-  log.json.add("reason", c.reason).add("result", "ok");
-  log.sync = true;
-  order.from_w = budget_w();
-  order.step = Step::commits;
-  Pending pending;
-  pending.order = order.number;
-  commit(next, pending, std::move(log), raises, now_ns);
-}
-
-void Manager::set_job(Order& order, std::int64_t now_ns) {
-  const SystemCommand& c = order.command;
-  const auto refuse = [&](auto why, const std::string& message) { finish(order, code(why), message, unknown, now_ns); };
-  if (c.job.empty()) return refuse(bus::ReplyCode::bad_request, "the job has no name");
-  if (!(c.for_s > 0 && c.for_s <= most_shed_s))
-    return refuse(PowerCode::out_of_range, "the requested time of the job is " + format_duration(c.for_s) +
-                                               "; allowed: above 0, up to " + format_duration(most_shed_s));
-  const double weight = c.weight == 0 ? 1 : c.weight;
-  if (!(weight > 0 && weight <= 1e6))
-    return refuse(PowerCode::out_of_range,
-                  "its weight is " + std::to_string(c.weight) + "; allowed: above 0, up to 1000000");
-  if (c.guaranteed_w < 0 || c.guaranteed_w > most_power_w)
-    return refuse(PowerCode::out_of_range, "the guaranteed power is " + format_power(c.guaranteed_w) +
-                                               "; allowed: 0 W or more, or NaN for none");
-  if (c.demand_w < 0 || c.demand_w > most_power_w)
-    return refuse(PowerCode::out_of_range,
-                  "its demand is " + format_power(c.demand_w) + "; allowed: 0 W or more, or NaN for unknown");
-  std::vector<std::size_t> nodes;
-  std::vector<std::string> names;
-  for (const auto& node : settings_.nodes) names.push_back(node.member.name);
-  for (const auto& name : c.nodes) {
-    const auto at = index_.find(name);
-    if (at == index_.end())
-      return refuse(bus::ReplyCode::not_found, "no node is called '" + name + "'" + nearest(name, names));
-    nodes.push_back(at->second);
-  }
-  std::size_t job = jobs_.size();
-  for (std::size_t j = 0; j < jobs_.size(); ++j)
-    if (jobs_[j].ends_ns && jobs_[j].name == c.job) job = j;
-  const bool is_new = job == jobs_.size();
-  if (is_new && nodes.empty())
-    return refuse(bus::ReplyCode::bad_request,
-                  "the job '" + c.job + "' is not known yet, and the order names no nodes");
-  if (is_new) {
-    for (std::size_t j = 0; j < jobs_.size(); ++j)
-      if (!jobs_[j].ends_ns) job = j;
-    if (job == jobs_.size()) jobs_.emplace_back();
-    for (auto& st : states_)
-      if (st.iteration_job == job + 1) st.iteration_ns = -1;  // of another one that had this place
-  }
-  Job& to = jobs_[job];
-  to = {c.job,
-        c.user,
-        std::isnan(c.guaranteed_w) ? 0 : c.guaranteed_w,
-        c.demand_w > 0 ? c.demand_w : unknown,
-        weight,
-        now_ns + ns(c.for_s)};
-  if (!nodes.empty()) {
-    for (auto& st : states_)
-      if (st.job == job + 1) st.job = 0;
-    for (const auto k : nodes) states_[k].job = job + 1;
-    // A job that lost its last node to this one ends.
-    std::vector<bool> has(jobs_.size());
-    for (const auto& st : states_)
-      if (st.job) has[st.job - 1] = true;
-    for (std::size_t j = 0; j < jobs_.size(); ++j)
-      if (jobs_[j].ends_ns && !has[j]) end_job(j, "another job has its nodes");
-  }
-  if (is_new || !nodes.empty()) {
-    Line l = line("SET_JOB");
-    l.json.raw("who", who_text(order.who, c.user))
-        .add("job", c.job)
-        .add("nodes", c.nodes)
-        .add("guaranteed_w", c.guaranteed_w)
-        .add("demand_w", c.demand_w)
-        .add("weight", weight)
-        .add("for_s", c.for_s)
-        .add("result", "ok");
-    l.sync = true;
-    out_.audit.push_back(std::move(l));
-  }
-  next_period_ns_ = now_ns;
-  finish(order, code(bus::ReplyCode::ok), "", unknown, now_ns);
-}
-
-void Manager::end_job(std::size_t job, const char* why) {
-  for (auto& st : states_)
-    if (st.job == job + 1) st.job = 0;
-  Line l = line("job_ends");
-  l.json.add("job", jobs_[job].name).add("why", why);
-  out_.audit.push_back(std::move(l));
-  jobs_[job].ends_ns = 0;
-}
-
-void Manager::finish(Order& order, std::uint32_t reply, const std::string& message, double comply_s,
-                     std::int64_t now_ns) {
-  if (order.answered) return;
-  order.answered = true;
-  Done done;
-  done.order = order.number;
-  done.answer.code = static_cast<bus::ReplyCode>(reply);
-  done.answer.message = message;
-  done.answer.server = settings_.name;
-  done.answer.body.cluster = telemetry(now_ns);
-  done.answer.body.comply_s = comply_s;
-  out_.done.push_back(std::move(done));
-  if (reply == code(bus::ReplyCode::ok)) return;
-  ++counts_.orders_refused;
-  Line l = line(name_of(order.command.order));
-  l.json.raw("who", who_text(order.who, order.command.user)).add("from_w", order.from_w).add("to_w", order.to_w);
-  if (!order.command.job.empty()) l.json.add("job", order.command.job);
-  l.json.add("reason", order.command.reason).add("result", "refused").add("code", reply).add("why", message);
-  out_.audit.push_back(std::move(l));
-}
-
-/// The standbys have stored the budget, or their time is over.
-void Manager::goes_on(Order order, std::int64_t now_ns) {
-  order.step = Step::complies;
-  double until = order.command.wait_s > 0 ? order.command.wait_s : 0;
-  order.until_ns = order.begun_ns + ns(std::min(until, 86400.0));
-  if (order.deadline_ns) order.until_ns = std::min(order.until_ns, order.deadline_ns - ns(answer_before_s));
-  std::erase_if(complying_, [&](Order& o) {
-    // The later of two budgets applies to the nodes.
-    if (!o.answered)
-      finish(o, code(bus::ReplyCode::ok), "another order came before the nodes complied", unknown, now_ns);
-    return true;
-  });
-  complying_.push_back(std::move(order));
-  comply(now_ns);
-}
-
-void Manager::comply(std::int64_t now_ns) {
-  std::erase_if(complying_, [&](Order& order) {
-    // A manager that was replaced without knowing it would report this for an order that its successor never received:
-    // so more than half of the nodes must have been asked after the order was stored.
-    const bool complied =
-        ledger_ && ledger_->committed_w(now_ns) <= order.to_w + 1e-6 && ledger_->quorum_since(order.kept_ns);
-    const double after_s = seconds(now_ns - order.begun_ns);
-    if (complied) {
-      finish(order, code(bus::ReplyCode::ok), order.message, after_s, now_ns);
-      out_.events.push_back(event("complied").add("budget_w", order.to_w).add("comply_s", after_s));
-      Line l = line("complied");
-      l.json.add("order", name_of(order.command.order)).add("budget_w", order.to_w).add("comply_s", after_s);
-      out_.audit.push_back(std::move(l));
-    } else if (now_ns >= order.until_ns) {
-      finish(order, code(bus::ReplyCode::ok), order.message, unknown, now_ns);
-    }
-    return complied;
-  });
-}
-
-void Manager::shed_over(std::int64_t now_ns) {
-  Line l = line("shed_over");
-  l.json.add("from_w", kept_.shed_w).add("to_w", kept_.budget_w);
-  l.sync = true;
-  out_.events.push_back(event("shed_over").add("from_w", kept_.shed_w).add("to_w", kept_.budget_w));
-  Kept next = kept_;
-  next.shed_w = unknown, next.shed_left_s = 0;
-  next.budget_version = next_version();
-  commit(next, {}, std::move(l), false, now_ns);
-}
-
-// ---- sharing
-
-/// All nodes in their order, since policies remember them. Nodes to which nothing can be lent now keep their committed
-/// power.
-std::vector<NodeView> Manager::views(double& budget_w, std::vector<bool>& fixed, std::int64_t now_ns) {
-  const BudgetConfig& b = settings_.budget;
-  std::vector<NodeView> out(states_.size());
-  fixed.assign(states_.size(), false);
-  double drawn = 0;
-  for (std::size_t k = 0; k < states_.size(); ++k) {
-    const NodeState& st = states_[k];
-    const Member& member = settings_.nodes[k].member;
-    NodeView& v = out[k];
-    v.min_w = std::isnan(st.least_w) ? member.min_w : st.least_w,
-    v.max_w = std::isnan(st.most_w) ? member.max_w : st.most_w;
-    const bool fresh =
-        st.power_ns >= 0 && now_ns - st.power_ns <= ns(std::max({3 * st.period_s, 3 * b.period_s, b.lease_s}));
-    if (fresh) v.power_w = st.power_w, v.power_cap_w = st.power_cap_w, drawn += st.power_w;
-    v.cap_w = ledger_ ? ledger_->confirmed_w(k, now_ns) : st.cap_w;
-    if (st.job) {
-      const Job& job = jobs_[st.job - 1];
-      v.job = static_cast<std::uint32_t>(st.job);
-      v.guaranteed_w = std::clamp(job.guaranteed_w, v.min_w, v.max_w);
-      v.demand_w = job.demand_w;
-      v.weight = job.weight;
-      if (st.iteration_ns >= 0 && st.iteration_job == st.job &&
-          now_ns - st.iteration_ns <= ns(std::min(std::fmax(iteration_counts_s, 4 * st.iteration_s), 86400.0)))
-        v.iteration_s = st.iteration_s;
-    }
-    bool lendable = seems_there(k, now_ns) && !st.disobeys && st.running.empty();
-    double held = member.safe_w;
-    if (ledger_) {
-      lendable = lendable && ledger_->known(k) && !ledger_->stuck(k) &&
-                 now_ns - ledger_->heard_ns(k) < ns(b.lease_s - b.renew_s);
-      // The ledger itself reserves power for a node that may have an unknown lease; the other nodes need not go below
-      // their safe caps for it.
-      if (ledger_->known(k) || ledger_->settled(now_ns)) held = ledger_->committed_w(k, now_ns);
-    } else if (st.disobeys) {
-      held = std::fmax(member.max_w, st.power_w);
-    }
-    if (!lendable) fixed[k] = true, v.min_w = v.max_w = held;
-  }
-  demands_.see(out);
-  // From soft_w on, nodes that do not need their caps are asked to stay at their present power.
-  if (std::isfinite(b.soft_w)) {
-    const bool soft = drawn >= b.soft_w * (soft_ ? 1 - soft_margin : 1);
-    if (soft != soft_)
-      out_.events.push_back(
-          event(soft ? "soft_limit" : "soft_limit_over").add("power_w", drawn).add("soft_w", b.soft_w));
-    soft_ = soft;
-    for (std::size_t k = 0; soft && k < states_.size(); ++k) {
-      NodeView& v = out[k];
-      if (fixed[k] || !std::isfinite(v.power_w) || !std::isfinite(v.cap_w)) continue;
-      v.max_w = demands_.wants_w(k);
-      v.guaranteed_w = std::min(v.guaranteed_w, v.max_w);
-    }
-  }
-  budget_w = this->budget_w();
-  return out;
-}
-
-/// Report which node managers of one name run at the same time: all of them are counted.
-void Manager::count_namesakes(std::size_t k, std::int64_t now_ns) {
-  NodeState& st = states_[k];
-  const bool before = !st.running.empty();
-  st.running = st.namesakes.running(now_ns, std::max(settings_.budget.lease_s, 2.5 * st.period_s));
-  if (ledger_) {
-    std::vector<std::pair<std::uint64_t, double>> others;
-    for (const auto& one : st.running) others.emplace_back(one.instance, one.at_w);
-    ledger_->beside(k, std::move(others));
-  }
-  const bool now = !st.running.empty();
-  if (now == before) return;
-  counts_.namesakes += now;
-  std::vector<std::string> instances;
-  for (const auto& one : st.running) instances.push_back(instance_name(one.instance));
-  const char* what = now ? "node_name_twice" : "node_name_once";
-  const std::string& name = settings_.nodes[k].member.name;
-  out_.events.push_back(event(what).add("node", name).add("instances", instances).add("what", trouble_of(k)));
-  Line l = line(what);
-  l.json.add("node", name).add("instances", instances);
-  out_.audit.push_back(std::move(l));
-}
-
-void Manager::decide(std::int64_t now_ns) {
-  double budget = 0, least = 0;
-  std::vector<bool> fixed;
-  const auto nodes = views(budget, fixed, now_ns);
-  for (const auto& v : nodes) least += v.min_w;
-  std::vector<double> caps(nodes.size(), unknown), held(nodes.size()), low(nodes.size()), high(nodes.size()),
-      weight(nodes.size());
-  const bool over = budget < least;
-  if (over) {
-    // Disobeying nodes have taken the rest: all others go to their lowest caps.
-    for (std::size_t k = 0; k < nodes.size(); ++k) caps[k] = nodes[k].min_w;
-  } else if (auto shares = share(*policy_, budget, nodes); shares) {
-    caps = std::move(shares->caps_w);
-    counts_.corrected += shares->corrected;
-  }
-  if (over != over_)
-    out_.events.push_back(event(over ? "over_budget" : "within_budget").add("budget_w", budget).add("least_w", least));
-  over_ = over;
-  for (std::size_t k = 0; k < nodes.size(); ++k) {
-    held[k] = low[k] = high[k] = nodes[k].min_w;
-    weight[k] = nodes[k].weight;
-    high[k] = nodes[k].max_w;
-    if (fixed[k]) caps[k] = unknown;
-  }
-  fit_racks(racks_, held, low, high, weight, caps);
-  for (std::size_t k = 0; k < nodes.size(); ++k) {
-    // A node that exceeds its cap is asked to go to its safe cap, and so are several nodes of one name. A node that is
-    // not heard is asked nothing.
-    const bool to_safe = states_[k].disobeys || !states_[k].running.empty() || (ledger_ && ledger_->stuck(k));
-    if (fixed[k] && to_safe) caps[k] = settings_.nodes[k].member.safe_w;
-    states_[k].wanted_w = caps[k];
-  }
-  caps_ = std::move(caps);
-  decided_ns_ = now_ns;
-  if (state_ != State::observing) return;
-  std::vector<double> changed;
-  std::vector<std::string> names;
-  const auto tell = [&] {
-    if (!names.empty())
-      out_.events.push_back(event("would_set").add("budget_w", budget).add("nodes", names).add("caps_w", changed));
-    names.clear(), changed.clear();
-  };
-  for (std::size_t k = 0; k < caps_.size(); ++k) {
-    NodeState& st = states_[k];
-    if (std::isnan(caps_[k]) ||
-        std::abs(caps_[k] - st.logged_w) < std::max(1.0, 0.02 * settings_.nodes[k].member.max_w))
-      continue;
-    st.logged_w = caps_[k];
-    names.push_back(settings_.nodes[k].member.name), changed.push_back(caps_[k]);
-    Line l = line("would_set");
-    l.json.add("node", names.back()).add("from_w", st.cap_w).add("to_w", caps_[k]);
-    out_.audit.push_back(std::move(l));
-    if (names.size() == 32) tell();  // an event has a limited size
-  }
-  tell();
-}
-
-void Manager::lend(std::int64_t now_ns) {
-  auto due = ledger_->due(within_racks(*ledger_, racks_, caps_, now_ns), now_ns);
-  counts_.grants += due.size();
-  for (auto& [k, grant] : due) {
-    NodeState& st = states_[k];
-    if (std::isnan(st.logged_w) ||
-        std::abs(grant.cap_w - st.logged_w) >= std::max(1.0, 0.02 * settings_.nodes[k].member.max_w)) {
-      Line l = line("cap");
-      l.json.add("node", settings_.nodes[k].member.name)
-          .add("from_w", st.logged_w)
-          .add("to_w", grant.cap_w)
-          .add("sequence", grant.sequence);
-      out_.audit.push_back(std::move(l));
-      st.logged_w = grant.cap_w;
-    }
-    out_.grants.emplace_back(k, std::move(grant));
-  }
-}
-
-void Manager::ask(std::int64_t now_ns) {
-  const BudgetConfig& b = settings_.budget;
-  for (std::size_t k = 0; k < states_.size(); ++k) {
-    NodeState& st = states_[k];
-    const bool missing = !(st.heard_ns >= 0 && now_ns - st.heard_ns <= ns(b.lease_s)) && st.unanswered >= 3;
-    double every_s = std::min(1.0, b.period_s);
-    bool fence = false;
-    if (ledger_) {
-      fence = !ledger_->known(k) && !st.look;
-      if (ledger_->known(k)) every_s = std::min(b.renew_s, 2 * b.period_s);
-      if (st.look) every_s = std::min(0.2, b.period_s);
-    } else if (st.period_s > 0 && st.period_s <= b.period_s) {
-      continue;  // its telemetry contains everything
-    }
-    if (missing) every_s = 4 * b.period_s;
-    if (st.asked_ns >= 0 && now_ns - st.asked_ns < ns(every_s)) continue;
-    st.asked_ns = now_ns;
-    ++st.unanswered;
-    out_.asks.push_back({k, fence, missing});
-  }
-}
-
-void Manager::tick(std::int64_t now_ns) {
-  const auto period = ns(settings_.budget.period_s);
-  leader_near_ = now_ns < takeover_ns_;
-  for (std::size_t j = 0; j < jobs_.size(); ++j)
-    if (jobs_[j].ends_ns && now_ns >= jobs_[j].ends_ns) end_job(j, "its time is over"), next_period_ns_ = now_ns;
-  if (state_ == State::following) {
-    if (!leader_near_ && !pending_.number) take_over(now_ns);
-    run_orders(now_ns);
-    next_ns_ = leader_near_ ? std::min(takeover_ns_, now_ns + ns(10)) : now_ns + ns(0.1);
-    return;
-  }
-  if (ledger_ && ledger_->higher() > ledger_->fence()) {
-    step_back(
-        "node managers obey " + ledger_->higher().manager + " under epoch " + std::to_string(ledger_->higher().epoch),
-        now_ns);
-    next_ns_ = now_ns;
-    return;
-  }
-  if (shed() && now_ns >= shed_ends_ns_ && !pending_.number && ledger_) shed_over(now_ns);
-  if (ledger_) keep_lease(0, now_ns);
-  run_orders(now_ns);
-  if (now_ns >= next_period_ns_) {
-    for (std::size_t k = 0; k < states_.size(); ++k) {
-      if (!states_[k].running.empty()) count_namesakes(k, now_ns);
-      const bool there = seems_there(k, now_ns);
-      if (there != states_[k].there)
-        out_.events.push_back(event(there ? "node_heard" : "node_lost").add("node", settings_.nodes[k].member.name));
-      states_[k].there = there;
-    }
-    decide(now_ns);
-    if (state_ == State::leading || !leader_near_) out_.telemetry.push_back(telemetry(now_ns));
-    next_period_ns_ = now_ns + period;
-  }
-  if (ledger_) lend(now_ns);
-  ask(now_ns);
-  comply(now_ns);
-  const double soon = orders_.empty() && complying_.empty() ? 0.5 : 0.1;
-  next_ns_ = std::min(next_period_ns_, now_ns + ns(soon));
-}
-
 // ---- reports
 
 ClusterTelemetry Manager::telemetry(std::int64_t now_ns) const {
@@ -1069,18 +558,20 @@ ClusterTelemetry Manager::telemetry(std::int64_t now_ns) const {
 std::string Manager::trouble_of(std::size_t node) const {
   const NodeState& st = states_[node];
   if (!st.running.empty())
-    return "power.name_twice: " + std::to_string(st.running.size()) + " node managers are called " +
+    return "power.name_twice: " + std::to_string(st.running.size()) + " node managers have the name " +
            settings_.nodes[node].member.name +
-           ": all are counted, and each gets its safe cap at most; give each its own name (--name), and [[nodes]] one";
+           ": all are counted, and each gets at most its safe cap; give each a name of its own (--name), and add each "
+           "name to [[nodes]]";
   if (st.disobeys)
     return "power.disobeys: it draws " + format_power(st.power_w) + " at a cap of " + format_power(st.allowed_w) +
            ", and is counted at its highest power";
   if (!st.trouble.empty()) return st.trouble;
   if (ledger_ && ledger_->stuck(node))
     return std::isfinite(st.cap_w)
-               ? "power.stuck: its hardware has " + format_power(st.cap_w) + ", more than its lease"
+               ? "power.stuck: its hardware is set to " + format_power(st.cap_w) + ", more than its lease"
                : "power.stuck: its hardware cannot report its cap; the node is counted at its highest power";
-  if (!seems_there(node, state_ == State::leading ? decided_ns_ : st.heard_ns)) return "power.lost: it is not heard";
+  if (!seems_there(node, state_ == State::leading ? decided_ns_ : st.heard_ns))
+    return "power.lost: nothing is received from it";
   return st.refusal;
 }
 

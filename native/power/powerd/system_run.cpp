@@ -195,21 +195,20 @@ int SystemDaemon::start() {
     return fail({"power.bad_value",
                  "the system manager is called '" + name_ + "'; allowed: 1 to 64 characters, and not \"" +
                      active_manager + "\", which means the leader",
-                 "set another name in [system-manager]"},
-                2);
+                 "set another name in [system-manager]"});
   state_path_ = kept_path(config_.system_manager.state, name_);
   auto kept = load_kept(state_path_, real_ns());
-  if (!kept) return fail(kept.error(), 3);
+  if (!kept) return fail(kept.error());
   Manager::Settings s;
   s.cluster = config_.cluster, s.name = name_, s.instance = random_instance(), s.budget = config_.budget,
   s.nodes = config_.nodes, s.racks = config_.racks;
   s.takeover_s = config_.system_manager.takeover_s, s.priority = config_.system_manager.priority;
   s.observe = options_.observe || config_.budget.observe;
   auto manager = Manager::open(s, *kept, boot_ns());
-  if (!manager) return fail(manager.error(), 2);
+  if (!manager) return fail(manager.error());
   manager_ = std::move(*manager);
-  if (kept->has_value() && (*kept)->configured_w == config_.budget.power_limit_w &&
-      (*kept)->budget_w != config_.budget.power_limit_w)
+  if (const auto& before = *kept; before && before->configured_w == config_.budget.power_limit_w &&
+                                  before->budget_w != config_.budget.power_limit_w)
     event(JsonLine()
               .add("event", "budget_of_before")
               .add("budget_w", manager_->budget_w())
@@ -219,7 +218,7 @@ int SystemDaemon::start() {
   if (!audit_->works()) log_error(audit_->trouble()), manager_->audit_works(false, audit_->trouble().what);
 
   auto bus = open_bus(config_, "sonde-system-manager " + name_);
-  if (!bus) return fail(bus.error(), 3);
+  if (!bus) return fail(bus.error());
   bus_ = std::move(*bus);
   const auto opened = [&]() -> Result<void> {
     auto nodes = bus::Subscriber<NodeTelemetry>::open(bus_, topic::node_telemetry);
@@ -257,7 +256,7 @@ int SystemDaemon::start() {
     own_set_ = std::move(*set);
     return {};
   }();
-  if (!opened) return fail(opened.error(), 3);
+  if (!opened) return fail(opened.error());
   if (!config_.system_manager.metrics.empty()) {
     Error wrong;
     const std::string& at = config_.system_manager.metrics;
@@ -265,14 +264,14 @@ int SystemDaemon::start() {
     unsigned long port = 0;
     if (colon == std::string::npos || !number(std::string_view(at).substr(colon + 1), port) || port > 65535)
       return fail(
-          {"power.bad_value", "[system-manager] metrics is '" + at + "'", "write HOST:PORT, like 127.0.0.1:9441"}, 2);
+          {"power.bad_value", "[system-manager] metrics is '" + at + "'", "write HOST:PORT, like 127.0.0.1:9441"});
     service::HttpConfig page{at.substr(0, colon), static_cast<std::uint16_t>(port), bearer(wrong)};
-    if (!wrong.code.empty()) return fail(wrong, 2);
+    if (!wrong.code.empty()) return fail(wrong);
     auto http = service::Http::start(page, [this] {
       const std::lock_guard lock(page_mutex_);
       return metrics_text(page_, page_counts_, page_leads_, page_lost_, bus_failed_.load());
     });
-    if (!http) return fail(http.error(), http.error().code == "service.cannot_listen" ? 3 : 2);
+    if (!http) return fail(http.error());
     http_ = std::move(*http);
   }
   JsonLine ready;

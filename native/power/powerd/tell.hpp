@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/error.hpp"
+#include "core/error_kind.hpp"
 #include "core/json.hpp"
 #include "core/printable.hpp"
 
@@ -38,11 +38,11 @@ inline void log_error(const Error& error) {
 
 inline void event(const JsonLine& line) { say(STDOUT_FILENO, line.text()); }
 
-/// Tells it both ways and returns `exit_code`: 2 what was asked is wrong, 3 the machine or the bus is.
-inline int fail(const Error& error, int exit_code) {
+/// Reports the error as a line and as an event. Returns the exit status that follows from its kind.
+inline int fail(const Error& error) {
   log_error(error);
   event(JsonLine().add("event", "error").add("code", error.code).add("what", error.what).add("hint", error.hint));
-  return exit_code;
+  return exit_status(error);
 }
 
 }  // namespace sonde::power

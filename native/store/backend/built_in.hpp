@@ -28,9 +28,9 @@ inline constexpr SettingHelp setting_help[] = {
     {"lmdb", "map", "largest size of the database, 1MiB to 64TiB (default 64GiB); address space, not disk"},
     {"rocksdb", "path", "folder of the database; created if missing"},
     {"rocksdb", "cache", "cache of blocks read, 1MiB to 1TiB (default 64MiB)"},
-    {"rocksdb", "buffer", "what is gathered in memory before it becomes a file, 1MiB to 1TiB (default 64MiB)"},
+    {"rocksdb", "buffer", "data collected in memory before a file is written, 1MiB to 1TiB (default 64MiB)"},
     {"sqlite", "path", "folder of the database; created if missing"},
-    {"sqlite", "limit", "largest size of the database, from 1MiB (default: what the disk has)"},
+    {"sqlite", "limit", "largest size of the database, from 1MiB (default: the size of the disk)"},
 };
 
 }  // namespace sonde::store

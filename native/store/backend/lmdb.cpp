@@ -325,7 +325,8 @@ class Lmdb final : public Backend {
     const Key prefix(op.space, op.key), after(op.space, text_of(op.data));
     Key start = !op.data.empty() && after.view() >= prefix.view() ? after : prefix;
     MDB_cursor* cursor = nullptr;
-    if ((error = mdb_cursor_open(txn_, dbi_, &cursor))) return {status_of(error), 0, 0, {}};
+    error = mdb_cursor_open(txn_, dbi_, &cursor);
+    if (error) return {status_of(error), 0, 0, {}};
     MDB_val name = start.val(), value;
     PairPacker packer(op);
     error = mdb_cursor_get(cursor, &name, &value, MDB_SET_RANGE);
@@ -401,7 +402,7 @@ Result<std::unique_ptr<Backend>> open_lmdb(const Settings& settings) {
   if (env) mdb_env_close(env);
   if (error)
     return cannot_open(
-        path, "LMDB says: " + std::string(mdb_strerror(error)),
+        path, "LMDB reports: " + std::string(mdb_strerror(error)),
         error == ENOMEM ? "the map is larger than the address space allowed; set a smaller one, map=1GiB" : "");
   return std::unique_ptr<Backend>(std::move(backend));
 }

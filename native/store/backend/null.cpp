@@ -38,7 +38,7 @@ class Null final : public Backend {
   }
 
   Result<void> sync(bool) override { return {}; }
-  std::string describe() const override { return "keeps nothing"; }
+  std::string describe() const override { return "stores nothing"; }
 
  private:
   Role role_;

@@ -1,4 +1,5 @@
 // Schemas and rows in an SQLite database.
+// Long because: one class over one connection; its operations share the prepared statements.
 //
 // Settings
 //   path    the folder (required); created if missing, refused if it has other files. `memory` has no path
@@ -525,9 +526,10 @@ class Sqlite final : public Backend {
     const auto found = tables_.find(name);
     if (found != tables_.end()) return &found->second;
     const Running select(statement("SELECT id, definition FROM schemas WHERE space = ? AND name = ?"));
-    if (int error = bind_blob(select, 1, bytes_of(op.space)); error || (error = bind_blob(select, 2, bytes_of(op.key))))
-      fail(error);
-    const int error = sqlite3_step(select);
+    int error = bind_blob(select, 1, bytes_of(op.space));
+    if (!error) error = bind_blob(select, 2, bytes_of(op.key));
+    if (error) fail(error);
+    error = sqlite3_step(select);
     if (error == SQLITE_DONE) return nullptr;
     if (error != SQLITE_ROW) fail(error);
     Table table;
@@ -857,7 +859,7 @@ Result<std::unique_ptr<Backend>> open_at(std::optional<Folder> folder, const std
   if (!error) error = backend->prepare();
   if (error)
     return cannot_open(file,
-                       "SQLite says: " + std::string(sqlite3_errstr(error)) + " (code " +
+                       "SQLite reports: " + std::string(sqlite3_errstr(error)) + " (code " +
                            std::to_string(sqlite3_extended_errcode(db)) + ", " + errno_text(sqlite3_system_errno(db)) +
                            ')',
                        "");

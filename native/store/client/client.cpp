@@ -348,7 +348,7 @@ Result<BackendSpec> parse_backend(Role role, std::string_view text) {
       continue;
     }
     const std::size_t eq = word.find('=');
-    if (eq == std::string_view::npos || eq == 0) return bad("'" + std::string(word) + "' is no SETTING=VALUE");
+    if (eq == std::string_view::npos || eq == 0) return bad("'" + std::string(word) + "' is not SETTING=VALUE");
     if (!spec.settings.emplace(word.substr(0, eq), word.substr(eq + 1)).second)
       return bad("'" + std::string(word.substr(0, eq)) + "' is given twice");
   }
@@ -698,7 +698,7 @@ std::size_t Batch::size() const { return impl_->ops.size(); }
 const Outcome& Batch::operator[](std::size_t k) const { return impl_->outcomes[k]; }
 std::string Batch::why(std::size_t k) const {
   const Outcome& outcome = impl_->outcomes[k];
-  const std::string text = explain(outcome);
+  std::string text = explain(outcome);
   const auto& servers = impl_->client->by_role[static_cast<std::size_t>(impl_->role_at(k))];
   switch (outcome.status) {
     case Status::ok:

@@ -319,7 +319,7 @@ Result<ObjectInfo> Striped::status() {
     if (batch[k].value > limit::object_bytes)
       return store::failed(Status::corrupt,
                            "a server reports that its part has " + std::to_string(batch[k].value) +
-                               " B, which is more than any may have",
+                               " B, which is more than a part may have",
                            "ask for", shown_.first, shown_.second);
     any = true;
     sizes[k] = batch[k].value;
@@ -476,10 +476,10 @@ Result<Item> Item::open(Client& client, std::string_view collection, std::string
   batch.get(items_space, key);
   if (auto ok = batch.run(); !ok) return ok.error();
   if (batch[0].status == Status::not_found && client.servers(Role::kv) > 1) {
-    const auto stray = found_anywhere(client, items_space, key);
-    if (!stray) return stray.error();
-    if (*stray) {
-      const auto there = described(**stray);
+    const auto searched = found_anywhere(client, items_space, key);
+    if (!searched) return searched.error();
+    if (const auto& stray = *searched) {
+      const auto there = described(*stray);
       return there ? wrong_order(client, called, (*there).order) : there.error();
     }
   }
@@ -513,7 +513,7 @@ Result<std::vector<std::string>> Item::list(Client& client, std::string_view col
     return Error{"store.too_large",
                  "the names of the items of '" + std::string(collection) + "' that begin with '" + std::string(prefix) +
                      "' take more than " + std::to_string(names_bytes_max >> 20) + " MiB",
-                 "ask for those with a longer prefix"};
+                 "list them with a longer prefix"};
   return names;
 }
 

@@ -55,7 +55,11 @@ struct World {
   std::size_t most_receives = 0;
   bool stopped = false;
 
-  bool takes() { return full == 0 || full-- == 0; }
+  bool takes() {
+    if (full == 0) return true;
+    --full;
+    return false;
+  }
 };
 
 class FakePort final : public ofi::Port {
@@ -362,7 +366,7 @@ void step(Input& input, Peer& peer, ofi::OfiLink& link, FakeControl& control, bo
   World& world = peer.world;
   const auto what = input.next<std::uint8_t>();
   switch (what % 16) {
-    case 0: peer.message(input, MessageKind::stream, input.take(what / 16 * 64u)); break;
+    case 0: peer.message(input, MessageKind::stream, input.take(std::size_t{what} / 16 * 64)); break;
     case 1: {
       const auto frame = peer.frame(input, true);
       if (peer.stream.size() < 8u << 20) peer.stream.insert(peer.stream.end(), frame.begin(), frame.end());
@@ -381,7 +385,7 @@ void step(Input& input, Peer& peer, ofi::OfiLink& link, FakeControl& control, bo
     case 5: peer.message(input, MessageKind::credit, {}); break;
     case 6: peer.message(input, MessageKind::asleep, {}); break;
     case 7: peer.message(input, what & 16 ? MessageKind::bye : MessageKind::hello, {}); break;
-    case 8: peer.arrives(input.take(what / 16 * 4u)); break;  // not a message of ours
+    case 8: peer.arrives(input.take(std::size_t{what} / 16 * 4)); break;  // not a message of ours
     case 9: complete(world, true, 1 + what / 16, 0); break;
     case 10: complete(world, false, 1 + what / 16, 0); break;
     case 11: complete(world, what & 16, 1, what / 16 % 4 == 3 ? FI_EIO : 0); break;
@@ -434,7 +438,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t n) 
   agreement.rma_from = plays & 1 ? 1000 : -1;
   const bool trial = plays & 2;
   Reader reader;
-  reader.pieces = plays / 4 % 4 * 5;
+  reader.pieces = std::size_t{plays} / 4 % 4 * 5;
   reader.answers = plays & 16;
   LinkOptions options;
   options.gather = (plays & 96) != 96;

@@ -196,7 +196,7 @@ void rows(Input& input) {
     std::copy_n(piece.begin(), std::min(piece.size(), file.size() - at),
                 file.begin() + static_cast<std::ptrdiff_t>(at));
   }
-  if (how & 2) file.resize(file.size() / 256 * (how / 4 * 4u));
+  if (how & 2) file.resize(file.size() / 256 * (std::size_t{how} / 4 * 4));
   const std::string path = fresh("rows");
   write_file(path + "/sonde-store", "sonde-store sqlite 1\n");
   write_file(path + "/rows.db", file);

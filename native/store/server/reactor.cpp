@@ -253,7 +253,7 @@ void Reactor::run() {
     try {
       turn();
     } catch (...) {  // out of memory for what belongs to no session: the next turn may have some
-      server_.failed("a thread of the server ran out of memory; it goes on");
+      server_.failed("a thread of the server ran out of memory; it continues");
     }
   } while (!ended());
   for (auto& h : helpers_) h.thread.join();

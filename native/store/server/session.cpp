@@ -2,10 +2,8 @@
 
 #include <poll.h>
 #include <sys/epoll.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <exception>
 #include <new>
 #include <utility>
@@ -14,28 +12,31 @@
 #include "core/units.hpp"
 #include "store/auth.hpp"
 #include "store/guard.hpp"
+#include "store/server/session_parts.hpp"
 
 namespace sonde::store {
 
 namespace {
 
-constexpr std::size_t backlog_max = 4u << 20;  ///< answers that a slow reader may leave in memory before its reads wait
 constexpr std::size_t backlog_low = 1u << 20;
-constexpr std::size_t queued_max = 8u << 20;    ///< frames of one connection that wait for a backend
-constexpr std::size_t turn_bytes = 512u << 10;  ///< read for one connection before others get their turn
+constexpr std::size_t queued_max = 8u << 20;  ///< frames of one connection that wait for a backend
 constexpr std::size_t turn_arena_bytes = 256u << 10;
 constexpr std::size_t share_step = 64u << 10;  ///< step by which a connection's share of the memory for clients grows
-constexpr std::size_t mixed_reads_max = 64u << 20;
+
 /// Limit before the welcome: enough for a hello and a MUNGE credential.
 constexpr std::size_t entry_frame_bytes = 4096;
-constexpr std::size_t entry_name_bytes = 128, entry_transport_bytes = 64;
+
 /// Bytes stored for an unfinished batch: its client's names and data, and the bookkeeping.
 constexpr std::size_t held_max = limit::atomic_batch_bytes + (1u << 20);
+
 constexpr std::uint64_t slowest_bytes_s = 64u << 10;  // a message that arrives more slowly is refused
+
 /// The longest time for which a batch of tables may block its reactor; then it starts again in its lane.
 constexpr std::int64_t table_turn_ns = 5'000'000;
+
 /// A batch of keys or rows with more than this goes to its lane at once.
 constexpr std::size_t batch_turn_bytes = 1u << 20;
+
 constexpr std::uint32_t batch_turn_ops = 1024;
 
 bool writes(Code code) {
@@ -49,18 +50,6 @@ bool writes(Code code) {
     case Code::db_query: return false;
     default: return true;
   }
-}
-
-Op op_of(const wire::Record& r, Bytes data) {
-  Op op;
-  op.code = r.code;
-  op.flags = r.flags;
-  op.space = r.space;
-  op.key = r.key;
-  op.offset = r.offset;
-  op.length = r.length;
-  op.data = data;
-  return op;
 }
 
 std::string words(const Error& e) { return wire::encode_text({{"code", e.code}, {"what", e.what}, {"hint", e.hint}}); }
@@ -210,7 +199,7 @@ void Session::end_broken(const char* what) noexcept {
   alive_ = false;
   server_.metrics().dropped.fetch_add(1, std::memory_order_relaxed);
   try {
-    const Error why{"store.unavailable", std::string("the server cannot go on with this connection: ") + what,
+    const Error why{"store.unavailable", std::string("the server cannot continue this connection: ") + what,
                     "connect again; see the server's log"};
     server_.failed("the connection of " + (state_ == State::ready ? client_ : tcp_->peer_host()) + " ended: " + what);
     tcp_->send(plain_frame(wire::Kind::goodbye, bytes_of(words(why))));
@@ -363,192 +352,6 @@ void Session::frame(Link&, const wire::Header& h, Bytes table, Bytes data, bool)
   refuse({"store.bad_frame", "a frame of kind " + std::to_string(static_cast<int>(h.kind)) + " that was not expected",
           "both sides must run the same version of Sonde"},
          true);
-}
-
-void Session::hello(const wire::Text& text) {
-  if (server_.stopping())
-    return refuse({"store.unavailable", "the server is shutting down", "connect again when it is back"}, false);
-  client_ = wire::text_value(text, "client").substr(0, entry_name_bytes);
-  client_nonce_ = wire::text_value(text, "nonce").substr(0, entry_name_bytes);
-  number_ = trace::connection(client_nonce_);
-  wanted_transport_ = wire::text_value(text, "transport").substr(0, entry_transport_bytes);
-  checksum_ = wire::text_value(text, "checksum") != "head";
-  link_options_ = server_.config().link;
-  link_options_.frame_data = server_.config().frame_data;
-  apply_style(wire::text_value(text, "link"), link_options_);
-  tcp_->adopt(link_options_);
-  const std::string& auth = server_.config().auth;
-  if (const auto theirs = wire::text_value(text, "protocol"); auth != "none" && theirs != auth::protocol)
-    return refuse({"store.version",
-                   "the client authenticates with version " + std::string(theirs.empty() ? "1" : theirs.substr(0, 8)) +
-                       " of the handshake, but the server requires version " + std::string(auth::protocol),
-                   "run the same version of Sonde on both sides; the server's is " SONDE_VERSION},
-                  false);
-  nonce_ = auth::nonce();
-  state_ = State::proof;
-  tcp_->send(plain_frame(
-      wire::Kind::challenge,
-      bytes_of(wire::encode_text({{"auth", auth}, {"nonce", nonce_}, {"protocol", std::string(auth::protocol)}}))));
-  tcp_->flush();
-}
-
-void Session::proof(const wire::Text& text) {
-  const ServerConfig& config = server_.config();
-  if (config.auth == "none") return welcome({});
-  // The address that the client says it reached. A proof for another address was made for another server, and somebody
-  // in between forwards it.
-  auth::Endpoint reached{std::string(wire::text_value(text, "server")), std::string(wire::text_value(text, "machine")),
-                         std::string(wire::text_value(text, "from"))};
-  const auth::Endpoint own = auth::server_end(tcp_->wait_fd(), false);
-  const bool known =
-      std::find(config.known_as.begin(), config.known_as.end(), reached.address) != config.known_as.end();
-  if (!known && (own.address.empty() || reached.address != own.address || reached.machine != own.machine)) {
-    const bool elsewhere = reached.address == own.address;
-    return refuse(
-        {"store.denied",
-         "the client wants the server at " + reached.address.substr(0, entry_name_bytes) +
-             (elsewhere ? " of another machine or network namespace" : ", but this one is at " + own.address) +
-             ": something between them forwards the connection",
-         "connect to the server itself; or start it with --known-as and the address that clients use"},
-        false);
-  }
-  if (!known && reached.client != own.client)
-    return refuse({"store.denied",
-                   "the client's address of this connection is " + reached.client.substr(0, entry_name_bytes) +
-                       " for the client, but " + own.client +
-                       " for the server: something between them "
-                       "forwards the connection",
-                   "connect to the server itself; where addresses are translated on the way, start it with "
-                   "--known-as and the address that clients use"},
-                  false);
-  const auth::Handshake shake{config.auth, client_nonce_, nonce_, reached};
-  if (!auth::is_nonce(client_nonce_))
-    return refuse(
-        {"store.bad_frame", "the client's nonce is not valid", "both sides must run the same version of Sonde"}, true);
-  if (config.auth == "munge")
-    return ask_munge(std::string(wire::text_value(text, "proof")), auth::statement(shake, "client"));
-  if (!auth::equal(wire::text_value(text, "proof"), auth::token_proof(server_.token(), shake, "client"))) {
-    const bool user = config.auth == "user";
-    return refuse(
-        {"store.denied",
-         user ? "only the user who started the server can connect, and this client did not prove to be that user"
-              : "the server did not accept the client's proof of identity",
-         user ? "if the server is another user's, ask that user for a token; if it is yours, both sides need the "
-                "same key, which is in the home folder: .local/state/sonde/store-key"
-              : "check the token file"},
-        false);
-  }
-  welcome(auth::token_proof(server_.token(), shake, "server"));
-}
-
-void Session::ask_munge(std::string credential, std::string payload) {
-  state_ = State::checking;
-  const std::weak_ptr<Session> self = weak_from_this();
-  const bool asked = server_.credentials().ask(
-      {std::move(credential), std::move(payload), [self] { return !self.expired(); },
-       [self, &reactor = reactor_](Result<unsigned> user) {
-         if (auto session = self.lock())
-           reactor.post(session, [raw = session.get(), user = std::move(user)] { raw->let_in_user(user); });
-       }});
-  if (!asked)
-    refuse({"store.unavailable", "MUNGE on the server's host is slow, and too many clients wait for it already",
-            "connect again in a moment; see munged there"},
-           false);
-}
-
-void Session::let_in_user(const Result<unsigned>& user) {
-  if (!alive_ || state_ != State::checking) return;
-  if (!user) return refuse(user.error(), false);
-  const auto& users = server_.config().users;
-  if (*user != 0 && *user != ::geteuid() && std::find(users.begin(), users.end(), *user) == users.end())
-    return refuse({"store.denied", "the user " + std::to_string(*user) + " may not use this server",
-                   "its operator can allow you with --user"},
-                  false);
-  welcome({});
-}
-
-void Session::welcome(const std::string& own_proof) {
-  const ServerConfig& config = server_.config();
-  switch (server_.gate().prove(place_)) {
-    case Gate::Answer::welcome: break;
-    case Gate::Answer::gone: return closed(*tcp_, nullptr);  // it was informed already
-    case Gate::Answer::full:
-      return refuse(
-          {"store.unavailable", "the server has " + std::to_string(config.connections) + " connections, its maximum",
-           "close some, or start it with a larger --connections"},
-          false);
-  }
-  std::string roles;
-  for (const Role role : {Role::data, Role::kv, Role::db})
-    if (server_.lane(role)) roles += (roles.empty() ? "" : ",") + std::string(name_of(role));
-  wire::Text welcome;
-  if (!own_proof.empty()) welcome.emplace_back("proof", own_proof);
-  welcome.emplace_back("roles", roles);
-  welcome.emplace_back("credits", std::to_string(config.credits));
-  welcome.emplace_back("frame_data", std::to_string(config.frame_data));
-  welcome.emplace_back("version", SONDE_VERSION);
-  state_ = State::ready;
-  tcp_->limit_frames(0);
-  tcp_->send(plain_frame(wire::Kind::welcome, bytes_of(wire::encode_text(welcome))));
-  tcp_->flush();
-}
-
-void Session::upgrade(Bytes first) {
-  if (!server_.serves(wanted_transport_))
-    return refuse({"store.not_served", "the server does not serve the transport " + wanted_transport_,
-                   "use tcp; or start the server with --transports tcp," + wanted_transport_ +
-                       ", on a network whose hosts are all trusted"},
-                  false);
-  auto transport = open_transport(wanted_transport_);
-  if (!transport) return refuse(transport.error(), false);
-  transport_ = *transport;
-  // The two halves exchange messages, and an event loop cannot wait for them: a thread does, once this call has
-  // returned.
-  first_word_.assign(first.begin(), first.end());
-  upgrading_ = true;
-  tcp_->receive(false);
-  reactor_.watch(*this);
-  reactor_.post(shared_from_this(), [this] {
-    if (!reactor_.spawn(shared_from_this())) refuse_link();
-  });
-}
-
-void Session::refuse_link() {
-  upgrading_ = false;
-  refuse({"store.unavailable", "the server has no thread to make a link over the transport " + wanted_transport_,
-          "connect again in a moment, or over tcp; allow the server's user more processes: ulimit -u"},
-         false);
-}
-
-void Session::make_link() noexcept {
-  // This thread belongs to the server: an exception in it would end all connections.
-  try {
-    control_ = std::make_unique<TcpControl>(*tcp_);
-    tcp_->receive(true);
-    const auto accept = [&]() -> Result<std::unique_ptr<Link>> {
-      try {
-        return transport_->accept(*control_, first_word_, link_options_, *this,
-                                  Deadline::in_s(server_.config().link_timeout_s));
-      } catch (...) {
-        return threw("the transport " + wanted_transport_);
-      }
-    };
-    auto made = std::make_shared<Result<std::unique_ptr<Link>>>(accept());
-    reactor_.post(shared_from_this(), [this, made] {
-      upgrading_ = false;
-      if (!*made) {
-        tcp_->turn_to(*this);
-        return refuse(made->error(), false);
-      }
-      own_link_ = std::move(**made);
-      link_ = own_link_.get();
-      reactor_.watch(*this);
-      ready();
-    });
-  } catch (...) {
-    link_lost_ = true;
-    lose();
-  }
 }
 
 /// Whether the frame just read has operations that must not be acknowledged before a sync.
@@ -878,277 +681,6 @@ void Session::give_back(std::size_t bytes) {
   }
   if (bytes) ready();
   else flush();
-}
-
-void Session::finish_frame(const std::shared_ptr<Message>& message) {
-  if (!message->complete) return;
-  const Emit send = [this](Outgoing out) { reply(std::move(out)); };
-  if (message->refused != Status::ok) refuse_all(*message, message->refused, send);
-  else emit_reply(*message, true, send);
-  if (message->header.flags & wire::no_reply) lost_ops_ += static_cast<std::uint32_t>(message->failed);
-}
-
-void Session::refuse_all(Message& m, Status status, const Emit& emit) {
-  m.answers.clear();
-  m.segments.clear();
-  m.data = 0;
-  m.failed = m.header.batch_ops;
-  server_.metrics().outcomes[static_cast<std::size_t>(status)].fetch_add(m.header.batch_ops, std::memory_order_relaxed);
-  wire::Answer a;
-  a.status = status;
-  a.run = m.header.batch_ops;
-  m.answers.add(a);
-  emit_reply(m, true, emit);
-}
-
-void Session::answer(Message& m, std::uint32_t index, const Op& op, const Outcome& out, const Emit& emit) {
-  server_.metrics().operations[static_cast<std::size_t>(op.code) % 128].fetch_add(1, std::memory_order_relaxed);
-  server_.metrics().outcomes[static_cast<std::size_t>(out.status)].fetch_add(1, std::memory_order_relaxed);
-  if (out.status != Status::ok && out.status != Status::not_found) {
-    ++m.failed;
-    // One operation of the batch has the text of an exception; the others must not hide it.
-    const bool told = out.status == Status::internal && !out.data.empty();
-    if (told || out.status == Status::io_error || out.status == Status::no_space || out.status == Status::denied)
-      server_.metrics().failed(std::string(name_of(op.code)) + " of '" + std::string(op.key) + "' in '" +
-                               std::string(op.space) + "': " + explain(out));
-  }
-  if (m.header.flags & wire::no_reply) return;
-  Bytes left = out.status == Status::ok || out.status == Status::internal ? out.data : Bytes{};
-  if (out.status == Status::ok && op.code == Code::kv_get && op.length && left.size() > op.length)
-    left = left.first(op.length);
-  const std::size_t frame_data = server_.config().frame_data;
-  do {
-    if (m.answers.ops() == wire::frame_ops_max || m.answers.bytes() > (256u << 10) || m.data >= frame_data ||
-        (m.data && m.data + left.size() > frame_data && left.size() <= frame_data))
-      emit_reply(m, false, emit);
-    const std::size_t n = std::min(left.size(), frame_data - m.data);
-    wire::Answer a;
-    a.status = out.status;
-    a.index = index;
-    a.value = out.value;
-    a.time_ns = out.time_ns;
-    a.data_bytes = static_cast<std::uint32_t>(n);
-    m.answers.add(a);
-    if (n) {
-      if (link_options_.gather && !m.segments.empty() &&
-          m.segments.back().data() + m.segments.back().size() == left.data())
-        m.segments.back() = {m.segments.back().data(), m.segments.back().size() + n};
-      else m.segments.push_back(left.first(n));
-      m.data += static_cast<std::uint32_t>(n);
-    }
-    left = left.subspan(n);
-  } while (!left.empty());
-}
-
-void Session::emit_reply(Message& m, bool last, const Emit& emit) {
-  if (last && m.wait_ns >= 0) {
-    const auto role = static_cast<std::size_t>(m.header.role);
-    server_.metrics().waited[role].add(m.wait_ns);
-    server_.metrics().worked[role].add(m.backend_ns);
-  }
-  if (m.header.flags & wire::no_reply) return;
-  wire::Header h;
-  h.kind = wire::Kind::reply;
-  h.flags = static_cast<std::uint16_t>((last ? 0 : wire::more) | (checksum_ ? wire::data_sum : 0));
-  h.id = m.header.id;
-  h.ops = m.answers.ops();
-  h.table_bytes = static_cast<std::uint32_t>(m.answers.bytes());
-  h.data_bytes = m.data;
-  h.role = m.header.role;
-  h.safety = m.header.safety;
-  h.part = m.part_out++;
-  h.batch_ops = m.header.batch_ops;
-  h.wait_us = static_cast<std::uint32_t>(std::max<std::int64_t>(m.wait_ns, 0) / 1000);
-  h.backend_us = static_cast<std::uint32_t>(m.backend_ns / 1000);
-  h.body_crc = wire::crc32c(m.answers.table());
-  if (checksum_)
-    for (const Segment& s : m.segments) h.body_crc = wire::crc32c(s, h.body_crc);
-  Outgoing out;
-  out.head.resize(wire::header_bytes + m.answers.bytes());
-  wire::encode(h, out.head.data());
-  if (m.answers.bytes()) std::memcpy(out.head.data() + wire::header_bytes, m.answers.table().data(), m.answers.bytes());
-  out.segments = std::move(m.segments);
-  out.keep = m.arena;
-  out.last = last;
-  server_.metrics().bytes_out.fetch_add(m.data, std::memory_order_relaxed);
-  m.answers.clear();
-  m.segments.clear();
-  m.data = 0;
-  emit(std::move(out));
-}
-
-/// Executes operations on objects from `position` on. False: the client must read answers first (bounded only).
-bool Session::run_data(Message& m, std::span<const wire::Record> records, Bytes data, Position& position, Scratch& s,
-                       const Emit& emit, bool bounded) {
-  Backend& backend = server_.lane(Role::data)->backend();
-  const std::size_t frame_data = server_.config().frame_data;
-  std::size_t read = 0;
-  while (position.record < records.size()) {
-    if (bounded && (read > turn_bytes || link_->backlog() > backlog_max)) return false;
-    s.ops.clear();
-    s.indexes.clear();
-    std::size_t reads = 0;
-    bool stopped = false;
-    // As many operations as fill one frame of answers; a larger read is split into pieces, each with a turn of its own.
-    while (position.record < records.size() && !stopped) {
-      const wire::Record& r = records[position.record];
-      Op op = op_of(r, data.subspan(position.data, r.data_bytes));
-      if (const Status status = check(op); status != Status::ok || r.code == Code::sync) {
-        if (!s.ops.empty()) break;
-        answer(m, r.index, op, {status, 0, 0, {}}, emit);  // the lane syncs before this goes out
-        position.data += r.data_bytes;
-        ++position.record;
-        continue;
-      }
-      if (r.code == Code::object_read && m.header.flags & wire::no_reply) op.length = 0;  // the data would not be sent
-      if (r.code == Code::object_read && op.length) {
-        if (reads >= frame_data) break;
-        const std::uint64_t left = r.length - position.done;
-        const std::size_t n = static_cast<std::size_t>(std::min<std::uint64_t>(left, frame_data - reads));
-        // A read that fits into a frame of its own is not split.
-        if (n < left && left <= frame_data && reads) break;
-        op.offset = r.offset + position.done;
-        op.length = n;
-        op.into = m.arena->take(n);
-        reads += n;
-        if (n < left) {
-          s.ops.push_back(op);
-          s.indexes.push_back(r.index);
-          stopped = true;  // whether it continues is known when this piece is read
-          break;
-        }
-      }
-      s.ops.push_back(op);
-      s.indexes.push_back(r.index);
-      position.data += r.data_bytes;
-      position.done = 0;
-      ++position.record;
-    }
-    if (s.ops.empty()) continue;
-    read += reads;
-    if (!bounded && read > mixed_reads_max) {
-      for (; position.record < records.size(); ++position.record)
-        answer(m, records[position.record].index, op_of(records[position.record], {}), {Status::too_large, 0, 0, {}},
-               emit);
-      return true;
-    }
-    s.outcomes.assign(s.ops.size(), {});
-    const std::int64_t begin = now_ns();
-    execute(backend, s.ops, m.header.safety, s.outcomes, *m.arena);
-    m.backend_ns += now_ns() - begin;
-    for (std::size_t k = 0; k < s.ops.size(); ++k) answer(m, s.indexes[k], s.ops[k], s.outcomes[k], emit);
-    if (stopped) {
-      const Outcome& piece = s.outcomes.back();
-      const wire::Record& r = records[position.record];
-      position.done += s.ops.back().length;
-      if (piece.status != Status::ok || piece.data.size() < s.ops.back().length || position.done >= r.length) {
-        position.data += r.data_bytes;
-        position.done = 0;
-        ++position.record;
-      }
-    }
-    if (m.data) {
-      // The data are sent before more is read, from memory that then belongs to the answer.
-      const bool all = position.record == records.size() && m.complete;
-      if (!all) {
-        emit_reply(m, false, emit);
-        m.arena = take_fresh(bounded);
-      }
-    }
-  }
-  return true;
-}
-
-bool Session::run_held(Message& m, Scratch& s, const Emit& emit, bool in_lane) {
-  s.frames.clear();
-  for (const auto& held : m.held) s.frames.push_back({{}, held->data, held.get()});
-  return run_atomic(m, s.frames, s, emit, in_lane);
-}
-
-/// Executes an atomic batch.
-bool Session::run_atomic(Message& m, std::span<const FrameView> frames, Scratch& s, const Emit& emit, bool in_lane) {
-  Backend& backend = server_.lane(m.header.role)->backend();
-  const auto refuse_it = [&](Status status) {
-    refuse_all(m, status, emit);
-    return true;
-  };
-  // No memory is allocated by the sizes that the message claims, only by the bytes received.
-  std::size_t came = 0;
-  for (const FrameView& frame : frames) came += frame.operations();
-  if (m.header.batch_ops > came) return refuse_it(Status::invalid);
-  s.ops.assign(m.header.batch_ops, {});
-  s.seen.assign(m.header.batch_ops, 0);
-  auto& seen = s.seen;
-  std::vector<std::vector<Bytes>> pieces;
-  bool sound = true;
-  for (const FrameView& frame : frames) {
-    std::size_t at = 0;
-    if (frame.held && !wire::read_table(frame.held->header, frame.held->table, s.records))
-      return refuse_it(Status::internal);  // it was read as it came
-    for (const auto& r : frame.held ? std::span<const wire::Record>(s.records) : frame.records) {
-      const Bytes part = frame.data.subspan(at, r.data_bytes);
-      at += r.data_bytes;
-      Op& op = s.ops[r.index];
-      if (!seen[r.index]) {
-        op = op_of(r, part);
-        seen[r.index] = 1;
-        continue;
-      }
-      // Another piece of the same operation.
-      if (r.code != op.code || r.key != op.key || r.space != op.space) sound = false;
-      if (pieces.empty()) pieces.resize(m.header.batch_ops);
-      if (pieces[r.index].empty()) pieces[r.index].push_back(op.data);
-      pieces[r.index].push_back(part);
-    }
-  }
-  if (!sound || std::find(seen.begin(), seen.end(), 0) != seen.end()) return refuse_it(Status::invalid);
-  for (std::size_t k = 0; k < pieces.size(); ++k) {
-    if (pieces[k].empty()) continue;
-    std::size_t size = 0;
-    for (const Bytes p : pieces[k]) size += p.size();
-    const MutableBytes whole = m.arena->take(size);
-    std::size_t at = 0;
-    for (const Bytes p : pieces[k]) {
-      if (!p.empty()) std::memcpy(whole.data() + at, p.data(), p.size());
-      at += p.size();
-    }
-    s.ops[k].data = whole;
-  }
-  s.outcomes.assign(s.ops.size(), {});
-  bool any_bad = false;
-  for (std::size_t k = 0; k < s.ops.size(); ++k) {
-    Role role = m.header.role;
-    const Status status =
-        !role_of(s.ops[k].code, role) || role != m.header.role ? Status::unsupported : check(s.ops[k]);
-    if (status == Status::ok) continue;
-    s.outcomes[k].status = status;
-    any_bad = true;
-  }
-  if (any_bad) {
-    for (auto& out : s.outcomes)
-      if (out.status == Status::pending) out.status = Status::aborted;
-  } else {
-    // Joined pieces are no longer needed when they are written; read data are needed until they are sent.
-    auto results = pieces.empty() ? m.arena : std::make_shared<Arena>(16u << 10);
-    results->allow(limit::atomic_batch_bytes);
-    const std::int64_t begin = now_ns();
-    bool gave_up = false;
-    if (m.header.role == Role::db) {
-      const Bounds bounds(deadline_of(m, in_lane), server_.abandoned());
-      execute(backend, s.ops, m.header.safety, s.outcomes, *results);
-      gave_up = bounds.gave_up();
-    } else {
-      execute(backend, s.ops, m.header.safety, s.outcomes, *results);
-    }
-    m.backend_ns += now_ns() - begin;
-    if (gave_up && !in_lane && !too_late(m)) return false;
-    m.arena = std::move(results);
-  }
-  for (std::size_t k = 0; k < s.ops.size(); ++k)
-    answer(m, static_cast<std::uint32_t>(k), s.ops[k], s.outcomes[k], emit);
-  emit_reply(m, true, emit);
-  if (m.header.flags & wire::no_reply && !m.queued) lost_ops_ += static_cast<std::uint32_t>(m.failed);
-  return true;
 }
 
 }  // namespace sonde::store

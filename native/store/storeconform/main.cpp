@@ -27,7 +27,7 @@ using namespace sonde::store;
 
 constexpr double bench_s = 0.5;  ///< for each rate
 
-void emit(const JsonLine& line) { std::cout << line.text() << std::endl; }
+void emit(const JsonLine& line) { std::cout << line.text() << '\n' << std::flush; }
 
 int fail(const Error& e, int code) {
   emit(JsonLine().add("event", "error").add("code", e.code).add("what", e.what).add("hint", e.hint));

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/error_kind.hpp"
 #include "core/json.hpp"
 #include "core/number.hpp"
 #include "core/units.hpp"
@@ -76,10 +77,7 @@ int fail(const Error& error) {
       << JsonLine().add("event", "error").add("code", error.code).add("what", error.what).add("hint", error.hint).text()
       << '\n'
       << std::flush;
-  return error.code == "store.usage" || error.code == "store.bad_backend" || error.code == "store.bad_setting" ||
-                 error.code == "store.unknown_backend" || error.code == "store.unknown_transport"
-             ? 2
-             : 3;
+  return exit_status(error);
 }
 
 /// As many descriptors as the system lets this process have. The usual 1024 are for programs that use select(), which
@@ -238,7 +236,7 @@ int main(int argc, char** argv) {
     return fail(bad_usage("--user needs --auth munge: no other method checks the user"));
   if (signals < 0)
     return fail({"store.no_descriptor", std::string("cannot wait for signals: ") + std::strerror(errno),
-                 "allow it more descriptors: ulimit -n"});
+                 "raise the limit of descriptors: ulimit -n"});
   raise_descriptors();
   config.log = tell;
   // Not without: it would load what comes with this build too, libraries that most servers never need.

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from sonde.bus.plan import RAW as RAW_IMPLEMENTATION
-from sonde.bus.plan import raw_like, secured, without_keys
 from sonde.bus.schema import FACTS, SERIES, SUMMARY
 from sonde.bus.values import SHARES as SHOWN_BY_MEAN
+from sonde.bus.variants import RAW as RAW_IMPLEMENTATION
+from sonde.bus.variants import raw_like, secured, without_keys
 from sonde.core import stats
+from sonde.core.described import variables
 from sonde.core.status import NOT_MEASURED, UNDECIDED
 
 MOST_STRETCHES = 120  # with more epochs, neighbouring epochs are merged, because they are similar
@@ -83,13 +84,8 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
             out[pairs][k], ratio = paired(block[reference], block[k])
             for end, value in zip(("", "_low", "_high"), ratio):
                 out[f"{name}{end}"][k] = value
-    data: dict[str, Any] = {name: (SERIES, values, SUMMARY[name].attrs()) for name, values in out.items()}
-    for name, values in (("quantile", quantile), ("block", block), ("early", early)):
-        data[name] = (SUMMARY[name].dims, values, SUMMARY[name].attrs())
-    for name in FACTS:
-        data[name] = (raw[name].dims, facts[name], FACTS[name].attrs())
-    text = {"units": "1", "long_name": "share of the values that are not larger"}
-    return xr.Dataset(data, coords={"share": ("share", SHARES, text)})
+    data = out | {"quantile": quantile, "block": block, "early": early} | facts
+    return xr.Dataset(variables(SUMMARY, data), coords=variables(SUMMARY, {"share": SHARES}))
 
 
 class _Reader:

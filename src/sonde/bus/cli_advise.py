@@ -240,7 +240,7 @@ def list_(variant: str | None, domain: int | None, seconds: float) -> Outcome:
     sonde bus ls --variant fastdds --domain 3
     """
     from sonde.bus import run_probe
-    from sonde.bus.plan import NULL, RAW, read_variant
+    from sonde.bus.variants import NULL, RAW, read_variant
     from sonde.core.units import format_duration
 
     way = read_variant(variant) if variant else None

@@ -16,6 +16,7 @@ from sonde.core.errors import EnvironmentFailure, Exit, Finding, typed
 from sonde.core.events import Progress
 from sonde.core.options import common, settings
 from sonde.core.outcome import Outcome, Table
+from sonde.core.surroundings import from_start_folder, place_of_ranks
 
 PROGRAM = "sonde-busconform"
 KINDS = ("subject", "check", "unsupported")
@@ -73,9 +74,10 @@ def conformance(
             "bus", "conformance", document="".join(f"{n}\n" for n in names), values={"cases": names}
         )
     options = ["--case", case] if case else []
-    options += ["--profile", profile] if profile else []
+    options += ["--profile", from_start_folder(profile)] if profile else []
+    named = [from_start_folder(word) if "/" in word else word for word in what]
     with settings().bar("bus conformance", None) as bar:
-        events = _run(libexec / PROGRAM, [*options, *what], bar)
+        events = _run(libexec / PROGRAM, [*options, *named], bar)
     found = {kind: [_plain(event) for event in events if event["event"] == kind] for kind in KINDS}
     checks, cannot = found["check"], found["unsupported"]
     failed = [check for check in checks if not check["passed"]]
@@ -132,7 +134,12 @@ def _names(program: Path) -> list[str]:
     """The names of all cases, for --case."""
     try:
         ran = subprocess.run(
-            [str(program), "--list"], capture_output=True, text=True, errors="replace", check=True
+            [str(program), "--list"],
+            cwd=place_of_ranks(),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=True,
         )
     except (OSError, subprocess.CalledProcessError):
         raise _not_built() from None
@@ -147,7 +154,7 @@ def _run(program: Path, what: Sequence[str], progress: Progress) -> list[dict[st
     SondeError: the error that the program reported. EnvironmentFailure  bus.not_built, bus.module_died: it ended
     without a report.
     """
-    from sonde.bus.run_probe import made
+    from sonde.core.errors import from_code
 
     command = [str(program), *what]
     began = time.monotonic()
@@ -156,6 +163,7 @@ def _run(program: Path, what: Sequence[str], progress: Progress) -> list[dict[st
         try:
             ran = subprocess.Popen(
                 command,
+                cwd=place_of_ranks(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -179,7 +187,7 @@ def _run(program: Path, what: Sequence[str], progress: Progress) -> list[dict[st
         log_lines = log.read().strip().splitlines()
     for event in events:
         if event["event"] == "error":
-            raise made(str(event["code"]), str(event["what"]), str(event.get("hint", "")))
+            raise from_code(str(event["code"]), str(event["what"]), str(event.get("hint", "")))
     if not events or events[-1]["event"] != "end":
         last = next((event["name"] for event in reversed(events) if event["event"] == "check"), "")
         raise EnvironmentFailure(

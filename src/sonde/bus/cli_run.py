@@ -6,7 +6,7 @@ import os
 import secrets
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -31,6 +31,8 @@ from sonde.core.outcome import Outcome, Table
 from sonde.core.units import format_size
 
 if TYPE_CHECKING:
+    from sonde.bus.cases import Wanted
+    from sonde.bus.plan import Plan
     from sonde.bus.run_probe import Request
 
 DEFAULT_BUDGET_S = 60.0
@@ -107,30 +109,7 @@ class SampleSizes(Sizes):
 )
 @TIMEOUT
 def run(
-    output: Path | None,
-    launcher: str,
-    hosts: str | None,
-    budget_s: float | None,
-    precision: float | None,
-    seed: int | None,
-    dry_run: bool,
-    tests: tuple[str, ...],
-    variants: tuple[str, ...],
-    sizes: tuple[int, ...] | None,
-    subscribers: tuple[int, ...] | None,
-    participants: tuple[int, ...] | None,
-    all_to_all: bool,
-    within_s: float | None,
-    steady_s: float | None,
-    groups: tuple[int, ...] | None,
-    clients: tuple[int, ...] | None,
-    calls: int | None,
-    interfaces: str | None,
-    unprotected: bool,
-    rule: str | None,
-    cap: int,
-    epoch_length: int,
-    timeout_s: float,
+    output: Path | None, budget_s: float | None, dry_run: bool, timeout_s: float, **given: Any
 ) -> Outcome:
     """Measure what a data-distribution bus costs, all variants interleaved in one run.
 
@@ -147,65 +126,10 @@ def run(
     """
     began = settings().began
     from sonde.bus import run_probe as probe
-    from sonde.bus.plan import (
-        Plan,
-        Wanted,
-        between,
-        cases_of,
-        choose_variants,
-        fitting,
-        guarded,
-        measuring_s,
-        read_tests,
-        with_paths,
-    )
     from sonde.core.launch.start import output_path, replaced
-    from sonde.core.rules import rule_with
 
-    where, started_by = probe.hosts_of(launcher, hostlist.expand(hosts) if hosts else ())
-    across = len(where) > 1
-    if not across and (interfaces or unprotected):
-        raise UsageError(
-            "bus.one_host",
-            f"--{'interfaces' if interfaces else 'unprotected'} is for a run over several hosts; this run stays on "
-            "the loopback",
-            "name the hosts with --hosts, or leave the option out",
-        )
-    named, unmeasured = between(read_tests(tests)) if across else (read_tests(tests), ())
-    wanted = Wanted(
-        sizes or (),
-        subscribers or (),
-        participants or (),
-        clients or (),
-        groups or (),
-        calls or 0,
-        all_to_all,
-        within_s or 0.0,
-        steady_s or 0.0,
-    )
-    chosen = choose_variants(variants, named, across)
-    if across:
-        chosen = guarded(chosen, unprotected, [host.name for host in where])
-    if where:
-        chosen = tuple(with_paths(variant, os.path.abspath) for variant in chosen)
-    cases = [case for case in cases_of(named, wanted) if any(v.takes(case) for v in chosen)]
     total_s = budget_s or DEFAULT_BUDGET_S
-    # The plan depends only on the command line, not on the time spent so far: a dry run shows the same plan.
-    time_s = measuring_s(max(total_s - START_S, 0.0), len(cases) * len(chosen))
-    fit = cases if wanted.any else fitting(cases, chosen, time_s)
-    plan = Plan(
-        variants=chosen,
-        cases=tuple(fit),
-        rule=rule_with(precision, rule, "ci:2%", "bus"),
-        seed=secrets.randbits(32) if seed is None else seed,
-        cap=cap,
-        epoch_length=epoch_length,
-        hosts=where,
-        launcher=started_by,
-        interfaces=tuple(filter(None, (word.strip() for word in (interfaces or "").split(",")))),
-        notes=unmeasured,
-        left_out=tuple(case for case in cases if case not in fit),
-    )
+    plan = _plan(total_s, **given)
     probe.program()  # without the probe, no other message helps
     out = output_path("bus", output)
     request = probe.Request(plan, out, ("sonde", *sys.argv[1:]), total_s, began, timeout_s)
@@ -226,11 +150,99 @@ def run(
     return outcome
 
 
+def _plan(
+    total_s: float,
+    launcher: str,
+    hosts: str | None,
+    precision: float | None,
+    seed: int | None,
+    tests: tuple[str, ...],
+    variants: tuple[str, ...],
+    interfaces: str | None,
+    unprotected: bool,
+    rule: str | None,
+    cap: int,
+    epoch_length: int,
+    **numbers: Any,
+) -> Plan:
+    """The plan of a run by its options, for a budget of `total_s`. numbers: the options of `_wanted`.
+
+    Raises
+    ------
+    UsageError  bus.one_host and what the readers of the options raise.
+    """
+    from sonde.bus import run_probe as probe
+    from sonde.bus.cases import between, cases_of, read_tests
+    from sonde.bus.plan import Plan, fitting, measuring_s
+    from sonde.bus.variants import choose_variants, guarded, with_paths
+    from sonde.core.rules import rule_with
+
+    where, started_by = probe.hosts_of(launcher, hostlist.expand(hosts) if hosts else ())
+    across = len(where) > 1
+    if not across and (interfaces or unprotected):
+        raise UsageError(
+            "bus.one_host",
+            f"--{'interfaces' if interfaces else 'unprotected'} is for a run over several hosts; this run stays on "
+            "the loopback",
+            "name the hosts with --hosts, or leave the option out",
+        )
+    named, unmeasured = between(read_tests(tests)) if across else (read_tests(tests), ())
+    wanted = _wanted(**numbers)
+    chosen = choose_variants(variants, named, across)
+    if across:
+        chosen = guarded(chosen, unprotected, [host.name for host in where])
+    if where:
+        chosen = tuple(with_paths(variant, os.path.abspath) for variant in chosen)
+    cases = [case for case in cases_of(named, wanted) if any(v.takes(case) for v in chosen)]
+    # The plan depends only on the command line, not on the time spent so far: a dry run shows the same plan.
+    time_s = measuring_s(max(total_s - START_S, 0.0), len(cases) * len(chosen))
+    fit = cases if wanted.any else fitting(cases, chosen, time_s)
+    return Plan(
+        variants=chosen,
+        cases=tuple(fit),
+        rule=rule_with(precision, rule, "ci:2%", "bus"),
+        seed=secrets.randbits(32) if seed is None else seed,
+        cap=cap,
+        epoch_length=epoch_length,
+        hosts=where,
+        launcher=started_by,
+        interfaces=tuple(filter(None, (word.strip() for word in (interfaces or "").split(",")))),
+        notes=unmeasured,
+        left_out=tuple(case for case in cases if case not in fit),
+    )
+
+
+def _wanted(
+    sizes: tuple[int, ...] | None,
+    subscribers: tuple[int, ...] | None,
+    participants: tuple[int, ...] | None,
+    all_to_all: bool,
+    within_s: float | None,
+    steady_s: float | None,
+    groups: tuple[int, ...] | None,
+    clients: tuple[int, ...] | None,
+    calls: int | None,
+) -> Wanted:
+    from sonde.bus.cases import Wanted
+
+    return Wanted(
+        sizes or (),
+        subscribers or (),
+        participants or (),
+        clients or (),
+        groups or (),
+        calls or 0,
+        all_to_all,
+        within_s or 0.0,
+        steady_s or 0.0,
+    )
+
+
 def _dry(request: Request) -> Outcome:
-    from sonde.core.seal import run_folder
+    from sonde.core.run_folder import folder_of
 
     plan = request.plan
-    line = request.line(run_folder(request.out))
+    line = request.line(folder_of(request.out))
     values = {
         "variants": [variant.name for variant in plan.variants],
         "cases": [case.spec for case in plan.cases],
@@ -245,7 +257,8 @@ def _dry(request: Request) -> Outcome:
 @common()
 def show_variants() -> Outcome:
     """List the variants that bus run compares by default."""
-    from sonde.bus.plan import NULL, RAW, TESTS, usual_variants
+    from sonde.bus.cases import TESTS
+    from sonde.bus.variants import NULL, RAW, usual_variants
 
     def tests(measured: tuple[str, ...]) -> str:
         missing = [test for test in TESTS if test not in measured]
@@ -305,14 +318,14 @@ def show(file: Path, case: str | None) -> Outcome:
     outcome = outcome_of(file, "show")
     if case is not None:
         import sonde
-        from sonde.bus import verdict
+        from sonde.bus import tables, verdict
         from sonde.bus.values import Values
         from sonde.core import dataset
 
         with sonde.open(file) as tree:
             summary = dataset.summary_of(tree, "bus", file)
             outcome.tables, outcome.lines = (
-                verdict.case_tables(summary, case),
+                tables.case_tables(summary, case),
                 [],
             )  # lessons apply to the whole run
             if not outcome.tables:
@@ -327,7 +340,8 @@ def show(file: Path, case: str | None) -> Outcome:
 def outcome_of(path: Path, verb: str) -> Outcome:
     """The outcome of showing a dataset."""
     import sonde
-    from sonde.bus import verdict
+    from sonde.bus import lessons, tables, verdict
+    from sonde.bus.texts import capitalised
     from sonde.bus.values import Values, between
     from sonde.core import dataset
     from sonde.core.values import plain
@@ -349,11 +363,11 @@ def outcome_of(path: Path, verb: str) -> Outcome:
             complete=bool(tree.attrs.get("complete", 1)),
             warnings=[*dataset.warnings_of(tree), *verdict.warnings(summary)],
             values=values,
-            tables=verdict.tables(summary),
+            tables=tables.tables(summary),
             # The verdict contains the first lesson.
             lines=[
-                verdict.capitalised(f"{lesson['text']}.")
-                for lesson in verdict.merged_lessons(verdict.lessons(Values(summary))[1:])
+                capitalised(f"{lesson['text']}.")
+                for lesson in lessons.merged_lessons(lessons.lessons(Values(summary))[1:])
             ],
             sound=verdict.good(summary),
         )

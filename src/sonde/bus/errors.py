@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sonde.core.errors import EnvironmentFailure, SondeError, UsageError
+from sonde.core.errors import EnvironmentFailure, SondeError, class_of
 
 
 class BusError(EnvironmentFailure):
@@ -29,28 +29,6 @@ class Refused(BusError):
         self.reply, self.server, self.number = reply, server, number
 
 
-# Errors of the caller; all others come from the machine or from an implementation.
-_USAGE = (
-    "bad_idl",
-    "bad_name",
-    "bad_profile",
-    "bad_type",
-    "bad_value",
-    "closed",
-    "malformed",
-    "no_file",
-    "no_profile",
-    "too_large",
-    "unknown_implementation",
-    "unknown_key",
-    "unknown_topic",
-    "unknown_type",
-    "unprotected",
-    "unsupported",
-)
-_KINDS: dict[str, type[SondeError]] = {**{name: UsageError for name in _USAGE}, "timed_out": TimedOut}
-
-
-def made(code: str, what: str, hint: str = "") -> SondeError:
+def from_code(code: str, what: str, hint: str = "") -> SondeError:
     """The exception for an error of the native library. An unknown code gives a BusError."""
-    return _KINDS.get(code.rpartition(".")[2], BusError)(code, what, hint)
+    return class_of(code, {"timed_out": TimedOut}, BusError)(code, what, hint)

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import xarray as xr
 
-from sonde.bus import first, model, verdict
+from sonde.bus import first, lessons, model, tables, verdict
+from sonde.bus.cases import EACH
+from sonde.bus.figure_data import (
+    MEDIANS,
+    QUANTITY,
+    SERIES_POINTS,
+    WORDS,
+    bars_of,
+    by_quantity,
+    lines_over,
+    median_and_ends,
+    paragraphs,
+    ratio_matrix,
+    raw_keys,
+    scatter,
+)
 from sonde.bus.growth import SOURCE_SQUARE, power_law
-from sonde.bus.plan import EACH, Case
-from sonde.bus.texts import text_of
-from sonde.bus.values import Value, Values, Way, between
+from sonde.bus.texts import capitalised, text_of
+from sonde.bus.values import Value, Values, between
 from sonde.core.dataset import summary_of
 from sonde.core.errors import DataError
 from sonde.core.figure import Axis, Figure, Kind, Slider
@@ -21,31 +34,6 @@ from sonde.core.outcome import Table
 from sonde.core.section import MEDIAN, Fact, Method, Section
 from sonde.core.status import status_counts
 from sonde.core.units import format_duration, format_size
-
-SERIES_POINTS = ("series", "point")
-QUANTITY = "quantity"  # label of most sliders
-WORDS = {
-    "rtt": "round trip",
-    "publish": "publish: the call of write()",
-    "one_way": "one way, one sample per subscriber",
-    "first": "until the first subscriber receives it",
-    "last": "until the last subscriber receives it",
-    "cycles": "cycles of a publish",
-    "instructions": "instructions of a publish",
-    "datagrams": "datagrams",
-    "wire_bytes": "bytes on the wire",
-    "cpu": "processor time of all programs",
-    "time_to_match": "time until all match",
-    "make_cycles": "cycles to create a participant",
-    "make_instructions": "instructions to create a participant",
-    "message_rate": "messages a second to each subscriber",
-    "byte_rate": "bytes a second to each subscriber",
-    "publish_rate": "publishes a second",
-    "call_rate": "calls a second",
-}
-
-
-MEDIANS = "Medians, with 95 % intervals if there are at least six epochs"
 
 # The subject of each lesson.
 LESSONS = {
@@ -84,15 +72,15 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
     """
     summary = summary_of(tree, "bus", dataset)
     results = Values(summary)
-    tables = [verdict.variant_table(summary)]
-    if lessons := verdict.lessons(results):
+    shown = [tables.variant_table(summary)]
+    if found := lessons.lessons(results):
         lines: list[tuple[str, str]] = []
         about = ""
-        for lesson in verdict.merged_lessons(lessons):
+        for lesson in lessons.merged_lessons(found):
             before, about = about, LESSONS[str(lesson["code"]).removeprefix("bus.")]
-            text = verdict.capitalised(f"{lesson['text']}.")
+            text = capitalised(f"{lesson['text']}.")
             lines.append(("" if about == before else about, text))
-        tables.append(Table("Lessons", ("subject", "result"), lines))
+        shown.append(Table("Lessons", ("subject", "result"), lines))
     advice = advice_table(results, between(tree.attrs))
     runs = {"asked": verdict.test_titles(results)}
     if hosts := between(tree.attrs):
@@ -101,8 +89,8 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
         "bus",
         "Data-distribution bus",
         verdict.sentence(summary, dataset, between(tree.attrs)),
-        tables=tables + ([advice] if advice else []),
-        numbers=verdict.tables(summary, intervals=True),
+        tables=shown + ([advice] if advice else []),
+        numbers=tables.tables(summary, intervals=True),
         figures=list(figures(summary)),
         facts=facts(results),
         method=list(METHODS),
@@ -219,158 +207,37 @@ def figures(summary: xr.Dataset) -> tuple[Figure, ...]:
     return tuple(figure for figure in candidates if figure is not None)
 
 
-# ---- lines of values over a number
-
-Number = Callable[[Case], float]
-
-
-def _lines(
-    groups: Mapping[str, Sequence[Value]],
-    number: Number,
-    series_of: Callable[[Value], str],
-    slider: str,
-    more: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray]]] | None = None,
-) -> xr.Dataset | None:
-    """Data of a SCATTER: one line over a number for each series, with intervals at its points.
-
-    groups: the values for each position of the slider. more: lines of a formula, by name, then by position: x, y.
-    """
-    names = list(dict.fromkeys(series_of(value) for values in groups.values() for value in values))
-    numbers = sorted({number(value.case) for values in groups.values() for value in values})
-    if not names or len(numbers) < 2:
-        return None
-    shape = (len(names), len(numbers), len(groups))
-    y, low, high = (np.full(shape, np.nan) for _ in range(3))
-    for k, values in enumerate(groups.values()):
-        for value in values:
-            where = (names.index(series_of(value)), numbers.index(number(value.case)), k)
-            y[where], (low[where], high[where]) = value.median, value.ends
-    raw = {series_of(v): v.way.raw for values in groups.values() for v in values}
-    tone = np.array([int(raw[name]) for name in names])
-    hue = np.arange(len(names))
-    x = np.tile(np.array(numbers, float)[None, :, None], (len(names), 1, len(groups)))
-    nothing = np.full(shape, np.nan)
-    parts: dict[str, list[Any]] = {
-        "x": [x, x],
-        "y": [y, np.where(tone[:, None, None] == 1, np.nan, y)],
-        "low": [nothing, low],
-        "high": [nothing, high],
-        "style": ["line"] * len(names) + ["points"] * len(names),
-        "hue": [*hue, *hue],
-        "tone": [*tone, *tone],
-        "key": [name if t else "line as a guide to the eye" for name, t in zip(names, tone)]
-        + [""] * len(names),
-        "series": [*(f"{name}, joined" for name in names), *names],
-    }
-    for j, (name, by_group) in enumerate((more or {}).items()):
-        _add_formula(parts, name, by_group, list(groups), len(numbers), len(names) + j)
-    widest = max(part.shape[1] for part in parts["x"])
-    dims = ("series", "point", "position")
-    data = {
-        key: (dims, np.concatenate([_padded(part, widest) for part in parts[key]]))
-        for key in ("x", "y", "low", "high")
-    }
-    return xr.Dataset(
-        {
-            **data,
-            **{key: ("series", np.array(parts[key])) for key in ("style", "hue", "tone", "key")},
-        },
-        coords={"series": parts["series"], "position": list(groups)},
-        attrs={"slider": slider},
-    )
-
-
-def _add_formula(
-    parts: dict[str, list[Any]],
-    name: str,
-    by_group: Mapping[str, tuple[np.ndarray, np.ndarray]],
-    groups: Sequence[str],
-    points: int,
-    hue: int,
-) -> None:
-    longest = max([points, *(len(x) for x, _ in by_group.values())])
-    x, y = (np.full((1, longest, len(groups)), np.nan) for _ in range(2))
-    for k, group in enumerate(groups):
-        if group in by_group:
-            own_x, own_y = by_group[group]
-            x[0, : len(own_x), k], y[0, : len(own_y), k] = own_x, own_y
-    nothing = np.full_like(y, np.nan)
-    for key, part in (("x", x), ("y", y), ("low", nothing), ("high", nothing)):
-        parts[key].append(part)
-    for key, value in (("style", "dashed"), ("hue", hue), ("tone", 0), ("key", "laws"), ("series", name)):
-        parts[key].append(value)
-
-
-def _padded(part: np.ndarray, length: int) -> np.ndarray:
-    room = np.full((part.shape[0], length, part.shape[2]), np.nan)
-    room[:, : part.shape[1]] = part
-    return room
-
-
-def _scatter(
-    id_: str, title: str, caption: str, data: xr.Dataset | None, x: Axis, y: Axis, slider: str
-) -> Figure | None:
-    if data is None:
-        return None
-    controls = (Slider("position", slider),)
-    return Figure(id_, title, caption, Kind.SCATTER, data, {"x": x, "y": y}, controls)
-
-
-def _by_quantity(
-    results: Values, test: str, quantities: Sequence[str], **numbers: Any
-) -> dict[str, list[Value]]:
-    """The values of a test by the label of their quantity, without quantities that were not measured."""
-    found = {WORDS[name]: results.find(test, name, **numbers) for name in quantities}
-    return {name: values for name, values in found.items() if values}
-
-
-def _paragraphs(results: Values, caption: str, *codes: str) -> str:
-    """A caption, followed by one paragraph for each lesson with these codes."""
-    texts = [
-        lesson["text"]
-        for lesson in verdict.merged_lessons(verdict.lessons(results))
-        if lesson["code"].removeprefix("bus.") in codes
-    ]
-    return "\n".join([caption, *(f"{text[0].upper()}{text[1:]}." for text in texts)])
-
-
 def latency_by_size(results: Values) -> Figure | None:
     """Round trip, publish and one way over the size of a sample; with a single size, by variant."""
-    groups = _by_quantity(results, "latency", ("rtt", "one_way", "publish"))
+    groups = by_quantity(results, "latency", ("rtt", "one_way", "publish"))
     sizes = {value.case.size for values in groups.values() for value in values}
     if len(sizes) == 1:
         size = format_size(sizes.pop(), exact=True)
-        cells = {name: {(v.way.name, size): _numbers(v) for v in values} for name, values in groups.items()}
+        cells = {
+            name: {(v.way.name, size): median_and_ends(v) for v in values} for name, values in groups.items()
+        }
         return Figure(
             "bus-size",
             f"Latency of {size}",
-            _paragraphs(
+            paragraphs(
                 results, f"{MEDIANS}. Bare sockets and shared memory show the limit.", "latency", "above_raw"
             ),
             Kind.BAR,
-            _bars(cells),
+            bars_of(cells),
             {"bar": Axis("Variant"), "y": Axis("time", "s", log=True)},
             (Slider("position", QUANTITY),),
         )
-    data = _lines(groups, lambda case: case.size, lambda value: value.way.name, QUANTITY)
+    data = lines_over(groups, lambda case: case.size, lambda value: value.way.name, QUANTITY)
     caption = f"{MEDIANS}. The pale lines are bare sockets and shared memory: they show the limit."
-    return _scatter(
+    return scatter(
         "bus-size",
         "Latency by size",
-        _paragraphs(results, caption, "latency", "above_raw"),
+        paragraphs(results, caption, "latency", "above_raw"),
         data,
         Axis("size of a sample", "B", log=True),
         Axis("time", "s", log=True),
         QUANTITY,
     )
-
-
-def _raw_keys(ways: Sequence[Way]) -> dict[str, tuple[str, list[Any]]]:
-    """The tone and the key of each variant: raw transports are pale and have their own keys."""
-    return {
-        "tone": ("series", [int(way.raw) for way in ways]),
-        "key": ("series", [way.name if way.raw else "" for way in ways]),
-    }
 
 
 def latency_distribution(results: Values, summary: xr.Dataset) -> Figure | None:
@@ -390,7 +257,7 @@ def latency_distribution(results: Values, summary: xr.Dataset) -> Figure | None:
             "p": (SERIES_POINTS, np.tile(share, (len(ways), 1))),
             "style": ("series", ["steps"] * len(ways)),
             "hue": ("series", np.arange(len(ways))),
-            **_raw_keys(ways),
+            **raw_keys(ways),
         },
         coords={"series": [way.name for way in ways], "position": [case.title for case in cases]},
     )
@@ -413,7 +280,7 @@ def above_raw(results: Values) -> Figure | None:
         for value in results.find("latency")
         if math.isfinite(value.ratio_to_raw[0])
     }
-    return _ratios(
+    return ratio_matrix(
         "bus-above-raw",
         "Round trip relative to a bare socket or shared memory",
         "1 is as fast as the raw transport of the same kind, in the same epochs of the same run.",
@@ -430,69 +297,13 @@ def keys(results: Values) -> Figure | None:
         if value.case.test == "latency"
     }
     caption = "DDS Security relative to the same variant without it, in the same epochs of the same run."
-    return _ratios(
+    return ratio_matrix(
         "bus-keys",
         "Cost of keys for a round trip",
-        _paragraphs(results, caption, "keys"),
+        paragraphs(results, caption, "keys"),
         ratios,
         "ratio to the same without keys",
     )
-
-
-def _ratios(
-    id_: str,
-    title: str,
-    caption: str,
-    ratios: Mapping[tuple[int, str], tuple[float, float, float]],
-    what: str,
-) -> Figure | None:
-    """Ratios with their intervals, by size and variant."""
-    if not ratios:
-        return None
-    sizes, ways = sorted({size for size, _ in ratios}), list(dict.fromkeys(name for _, name in ratios))
-    names = ("value", "low", "high")
-    results = {name: np.full((len(sizes), len(ways)), np.nan) for name in names}
-    for (size, way), numbers in ratios.items():
-        for name, number in zip(names, numbers):
-            results[name][sizes.index(size), ways.index(way)] = number
-    words = {"value": what, "low": "95 % from", "high": "95 % to"}
-    return Figure(
-        id_,
-        title,
-        caption,
-        Kind.MATRIX,
-        xr.Dataset(
-            {
-                name: (("row", "col"), values, {"long_name": words[name], "units": "1"})
-                for name, values in results.items()
-            },
-            coords={"row": [format_size(size, exact=True) for size in sizes], "col": ways},
-        ),
-        {"row": Axis("Size"), "col": Axis("Variant"), "value": Axis(what, log=True, centre=1.0)},
-    )
-
-
-def _bars(
-    cells: Mapping[str, Mapping[tuple[str, str], tuple[float, float, float]]],
-) -> xr.Dataset:
-    """Data of a BAR: for each position of the slider, the values with intervals by (bar, series)."""
-    bars = list(dict.fromkeys(bar for group in cells.values() for bar, _ in group))
-    series = list(dict.fromkeys(name for group in cells.values() for _, name in group))
-    shape = (len(bars), len(series), len(cells))
-    arrays = {name: np.full(shape, np.nan) for name in ("y", "low", "high")}
-    for k, group in enumerate(cells.values()):
-        for (bar, name), numbers in group.items():
-            for key, number in zip(("y", "low", "high"), numbers):
-                arrays[key][bars.index(bar), series.index(name), k] = number
-    dims = ("bar", "series", "position")
-    return xr.Dataset(
-        {name: (dims, values) for name, values in arrays.items()},
-        coords={"bar": bars, "series": series, "position": list(cells)},
-    )
-
-
-def _numbers(value: Value) -> tuple[float, float, float]:
-    return value.median, *value.ends
 
 
 def cycles(results: Values) -> Figure | None:
@@ -501,7 +312,7 @@ def cycles(results: Values) -> Figure | None:
     for test in ("latency", "fanout"):
         for quantity in ("cycles", "instructions"):
             for value in results.find(test, quantity):
-                cells.setdefault(value.case.title, {})[value.way.name, quantity] = _numbers(value)
+                cells.setdefault(value.case.title, {})[value.way.name, quantity] = median_and_ends(value)
     if not cells:
         return None
     counted = any(name == "instructions" for group in cells.values() for _, name in group)
@@ -514,7 +325,7 @@ def cycles(results: Values) -> Figure | None:
         "Cycles of a publish",
         caption,
         Kind.BAR,
-        _bars(cells),
+        bars_of(cells),
         {"bar": Axis("Variant"), "y": Axis("cycles, instructions")},
         (Slider("position", "case"),),
     )
@@ -524,16 +335,16 @@ def fanout(results: Values) -> Figure | None:
     """Publish and reception over the number of subscribers."""
     groups = {}
     for size in sorted({value.case.size for value in results.find("fanout", "publish")}):
-        for name, values in _by_quantity(
+        for name, values in by_quantity(
             results, "fanout", ("last", "one_way", "first", "publish"), size=size
         ).items():
             groups[f"{name}, {format_size(size, exact=True)}"] = values
-    data = _lines(groups, lambda case: case.subscribers, lambda value: value.way.name, QUANTITY)
+    data = lines_over(groups, lambda case: case.subscribers, lambda value: value.way.name, QUANTITY)
     caption = f"{MEDIANS}. A line that rises steadily has a cost for each subscriber; a flat line does not."
-    return _scatter(
+    return scatter(
         "bus-fanout",
         "Several subscribers",
-        _paragraphs(results, caption, "fanout_publish", "fanout_last"),
+        paragraphs(results, caption, "fanout_publish", "fanout_last"),
         data,
         Axis("subscribers"),
         Axis("time", "s", log=True),
@@ -568,7 +379,7 @@ def early(results: Values, summary: xr.Dataset) -> Figure | None:
                 "y": ((*SERIES_POINTS, "position"), y[:, :count]),
                 "style": ("series", ["line"] * len(ways)),
                 "hue": ("series", np.arange(len(ways))),
-                **_raw_keys(ways),
+                **raw_keys(ways),
             },
             coords={"series": [way.name for way in ways], "position": [case.title for case in cases]},
         ),
@@ -588,29 +399,29 @@ def _law_lines(
         if law is None:
             continue
         x = np.geomspace(*law.numbers, 24)
-        out[f"{way.name}: {verdict.law_text(law)}"] = {group: (x, law.factor * x**law.exponent)}
+        out[f"{way.name}: {lessons.law_text(law)}"] = {group: (x, law.factor * x**law.exponent)}
     return out
 
 
 def discovery_growth(results: Values) -> Figure | None:
     """Datagrams until all participants match, with the fitted laws."""
-    groups = _by_quantity(results, "discovery", ("datagrams",))
+    groups = by_quantity(results, "discovery", ("datagrams",))
     if not groups:
         return None
     more = _law_lines(results, "datagrams", WORDS["datagrams"])
     numbers = [value.case.entities for values in groups.values() for value in values]
     x = np.geomspace(min(numbers), max(numbers), 24)
     more[f"source: {SOURCE_SQUARE:g}·N²"] = {WORDS["datagrams"]: (x, SOURCE_SQUARE * x**2)}
-    data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, QUANTITY, more)
+    data = lines_over(groups, lambda case: case.entities, lambda value: value.way.name, QUANTITY, more)
     caption = (
-        f"Participants: {verdict.SHAPES[results.shape]}. The kernel counts datagrams from the start of participants "
+        f"Participants: {lessons.SHAPES[results.shape]}. The kernel counts datagrams from the start of participants "
         "until all match. On these axes a power law is a straight line. The source shows only the quadratic growth of "
         "simple discovery."
     )
-    return _scatter(
+    return scatter(
         "bus-discovery",
         "Discovery: datagrams by participants",
-        _paragraphs(results, caption, "discovery_growth", "discovery_kinds"),
+        paragraphs(results, caption, "discovery_growth", "discovery_kinds"),
         data,
         Axis("participants", log=True),
         Axis("datagrams until all match", log=True),
@@ -620,9 +431,9 @@ def discovery_growth(results: Values) -> Figure | None:
 
 def discovery_bytes(results: Values) -> Figure | None:
     """Bytes until all participants match."""
-    groups = _by_quantity(results, "discovery", ("wire_bytes",))
-    data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, QUANTITY)
-    return _scatter(
+    groups = by_quantity(results, "discovery", ("wire_bytes",))
+    data = lines_over(groups, lambda case: case.entities, lambda value: value.way.name, QUANTITY)
+    return scatter(
         "bus-discovery-bytes",
         "Discovery: bytes by participants",
         "Bytes that the IP layer sent until all participants match, headers included.",
@@ -635,10 +446,10 @@ def discovery_bytes(results: Values) -> Figure | None:
 
 def discovery_time(results: Values) -> Figure | None:
     """Time and processor time until all participants match."""
-    groups = _by_quantity(results, "discovery", ("time_to_match", "cpu"))
-    data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, QUANTITY)
+    groups = by_quantity(results, "discovery", ("time_to_match", "cpu"))
+    data = lines_over(groups, lambda case: case.entities, lambda value: value.way.name, QUANTITY)
     begin = "All participants start" if results.shape == EACH else "The writer exists before the others start"
-    return _scatter(
+    return scatter(
         "bus-discovery-time",
         "Discovery: time by participants",
         f"{begin} at the same moment. Processor time is the sum over all programs.",
@@ -651,9 +462,9 @@ def discovery_time(results: Values) -> Figure | None:
 
 def discovery_cycles(results: Values) -> Figure | None:
     """Cycles and instructions to create a participant while others are created, too."""
-    groups = _by_quantity(results, "discovery", ("make_cycles", "make_instructions"))
-    data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, QUANTITY)
-    return _scatter(
+    groups = by_quantity(results, "discovery", ("make_cycles", "make_instructions"))
+    data = lines_over(groups, lambda case: case.entities, lambda value: value.way.name, QUANTITY)
+    return scatter(
         "bus-discovery-cycles",
         "Discovery: cost to create a participant",
         "Cycles and instructions of the thread that creates a participant and its endpoints, while the others do, too.",
@@ -670,11 +481,11 @@ def divisions(results: Values, unit: str) -> Figure | None:
     for quantity in ("publish", "one_way", "rtt") if unit == "s" else ("cycles", "instructions"):
         for value in results.find("partitions", quantity):
             groups.setdefault(f"{value.way.name}: {WORDS[quantity]}", []).append(value)
-    data = _lines(groups, lambda case: case.entities, lambda value: value.case.treatment, "variant")
-    return _scatter(
+    data = lines_over(groups, lambda case: case.entities, lambda value: value.case.treatment, "variant")
+    return scatter(
         "bus-divisions" if unit == "s" else "bus-divisions-cycles",
         "Topics, partitions, wildcards, domains" + ("" if unit == "s" else ": cycles"),
-        _paragraphs(results, "A program has this number of groups and uses them in turn.", "divisions"),
+        paragraphs(results, "A program has this number of groups and uses them in turn.", "divisions"),
         data,
         Axis("groups", log=True),
         Axis("time", "s") if unit == "s" else Axis("cycles, instructions"),
@@ -687,7 +498,7 @@ def throughput(results: Values) -> Figure | None:
     cells: dict[str, dict[tuple[str, str], tuple[float, float, float]]] = {}
     for value in results.find("throughput"):
         group = cells.setdefault(value.case.title, {})
-        group[value.way.name, "received"] = _numbers(value)
+        group[value.way.name, "received"] = median_and_ends(value)
         lost = results.lost(value)
         if 0 <= lost < 1:
             lost_rate = value.median * lost / (1 - lost)
@@ -697,7 +508,7 @@ def throughput(results: Values) -> Figure | None:
     return Figure(
         "bus-throughput",
         "Throughput, with loss",
-        _paragraphs(
+        paragraphs(
             results,
             "Messages per second that a subscriber received, and those per second that were written for it and lost.",
             "message_rate",
@@ -705,7 +516,7 @@ def throughput(results: Values) -> Figure | None:
             "loss",
         ),
         Kind.BAR,
-        _bars(cells),
+        bars_of(cells),
         {"bar": Axis("Variant"), "y": Axis("messages for one subscriber", "/s")},
         (Slider("position", "case"),),
     )
@@ -723,9 +534,9 @@ def throughput_by_subscribers(results: Values, quantities: Sequence[str], unit: 
         for name, values in groups.items()
         if len({value.case.subscribers for value in values}) > 1
     }
-    data = _lines(groups, lambda case: case.subscribers, lambda value: value.way.name, QUANTITY)
+    data = lines_over(groups, lambda case: case.subscribers, lambda value: value.way.name, QUANTITY)
     what = "bytes" if unit == "B/s" else "messages"
-    return _scatter(
+    return scatter(
         "bus-throughput-bytes" if unit == "B/s" else "bus-throughput-subscribers",
         f"Throughput by subscribers: {what}",
         "Rate of each subscriber. Where the line is flat, the total rate grows in proportion to their number.",
@@ -766,15 +577,15 @@ def first_message(results: Values) -> Figure | None:
     cells: dict[str, dict[tuple[str, str], tuple[float, float, float]]] = {}
     for value in results.find("first-message"):
         group = f"{value.way.name}, {format_size(value.case.size, exact=True)}"
-        cells.setdefault(group, {})[value.case.treatment, "round trip"] = _numbers(value)
+        cells.setdefault(group, {})[value.case.treatment, "round trip"] = median_and_ends(value)
     if not cells:
         return None
     return Figure(
         "bus-first",
         "The first message, and its treatments",
-        _paragraphs(results, f"{MEDIANS}. A steady message is one among others.", "first_message"),
+        paragraphs(results, f"{MEDIANS}. A steady message is one among others.", "first_message"),
         Kind.BAR,
-        _bars(cells),
+        bars_of(cells),
         {"bar": Axis("Message"), "y": Axis("round trip", "s", log=True)},
         (Slider("position", "variant"),),
     )
@@ -796,7 +607,7 @@ def first_parts(results: Values) -> Figure | None:
         "Share of the difference to a steady message that disappears with a cause, with 95 % intervals. The parts need "
         "not add up to one: a message can wait for two things at once.",
         Kind.BAR,
-        _bars(cells),
+        bars_of(cells),
         {"bar": Axis("Cause"), "y": Axis("share of the difference")},
         (Slider("position", "message"),),
     )
@@ -804,12 +615,12 @@ def first_parts(results: Values) -> Figure | None:
 
 def calls(results: Values) -> Figure | None:
     """Requests and replies over the number of clients."""
-    groups = _by_quantity(results, "calls", ("rtt",))
-    data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, QUANTITY)
-    return _scatter(
+    groups = by_quantity(results, "calls", ("rtt",))
+    data = lines_over(groups, lambda case: case.entities, lambda value: value.way.name, QUANTITY)
+    return scatter(
         "bus-calls",
         "Requests and replies",
-        _paragraphs(
+        paragraphs(
             results,
             "Calls of one server. Each client sends its next request when it has received the reply.",
             "calls",

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sonde.bus.plan import FIRST, PAUSE, STEADY, UNCONFIRMED
+from sonde.bus.cases import FIRST, PAUSE, STEADY, UNCONFIRMED
 from sonde.bus.values import Value, Values, Way
 from sonde.core import stats
 

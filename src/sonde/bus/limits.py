@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 import xarray as xr
 
-from sonde.bus.plan import Case
+from sonde.bus.cases import Case
+from sonde.bus.lessons import RATES
 from sonde.bus.texts import text_of
 from sonde.bus.values import Value, Values
-from sonde.bus.verdict import RATES
 from sonde.core.comparison import (
     LEAST_ERROR,
     LEVEL,

@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass, field
 
 from sonde.bus.growth import Estimate, Law, estimate_at, power_law
-from sonde.bus.plan import NULL, WITHIN_HOST
 from sonde.bus.values import LEAST_EPOCHS, Value, Values, Way
+from sonde.bus.variants import NULL, WITHIN_HOST
 from sonde.core.errors import DataError
 from sonde.core.units import format_duration, format_share, format_size
 

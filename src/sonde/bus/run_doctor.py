@@ -16,7 +16,8 @@ IMPLEMENTATIONS = {"cyclonedds": "cyclonedds-dev", "fastdds": "libfastrtps-dev"}
 def bus(here: Here) -> Answer:
     """Let the probe open each implementation."""
     from sonde.bus import run_probe
-    from sonde.bus.plan import TITLES, Plan, variant_of
+    from sonde.bus.plan import Plan
+    from sonde.bus.variants import TITLES, variant_of
 
     values: dict[str, Any] = {"built": False, "works": False, "implementations": {}}
     try:

@@ -21,6 +21,7 @@ from typing import Any
 from sonde.bus.keys import DOMAINS, Grant, check_days, check_name, governance, grant_of, permissions
 from sonde.core import distribution
 from sonde.core.errors import EnvironmentFailure, UsageError
+from sonde.core.owned_files import make_folder, refuse_folder_of_others
 
 AUTHORITIES = ("identity_ca", "permissions_ca")
 PRIVATE = "private"
@@ -62,10 +63,11 @@ def _appear(folder: Path, files: dict[str, tuple[bytes, int]], mode: int) -> Non
     """Create a folder with these files, {name: (content, mode)}, atomically."""
     part = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.part")
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        part.mkdir(mode=mode)
+        refuse_folder_of_others(folder.parent, folder, "choose")
+        make_folder(folder.parent, parents=True, exist_ok=True)
+        make_folder(part, mode)
         for name, (content, file_mode) in files.items():
-            (part / name).parent.mkdir(mode=0o700, exist_ok=True)
+            make_folder((part / name).parent, 0o700, exist_ok=True)
             _write(part / name, content, file_mode)
         part.rename(folder)
     except OSError as error:

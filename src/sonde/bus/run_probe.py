@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sonde.bus.plan import RAW, Host, Plan
+from sonde.bus.plan import Host, Plan
 from sonde.bus.schema import SAMPLES
 from sonde.bus.sealing import SCHEMA
+from sonde.bus.variants import RAW
 from sonde.core import launch
 from sonde.core.deadline import within
-from sonde.core.errors import EnvironmentFailure, SondeError, UsageError
+from sonde.core.errors import EnvironmentFailure, SondeError, from_code
 from sonde.core.events import Event, Progress
 from sonde.core.events import parse as parse_event
 from sonde.core.launch import session
@@ -26,6 +27,7 @@ from sonde.core.launch.mpirun import split_slots
 from sonde.core.launch.process import without_log
 from sonde.core.launch.session import Job
 from sonde.core.launch.start import prepare_alone
+from sonde.core.surroundings import place_of_ranks
 
 PROBE = "sonde-busprobe"
 CHECK_S = 30.0
@@ -43,15 +45,6 @@ def program() -> Path:
     if not os.access(path, os.X_OK):
         raise EnvironmentFailure("bus.not_built", "this build of Sonde has no data bus", NOT_BUILT)
     return path
-
-
-def made(code: str, what: str, hint: str = "") -> SondeError:
-    """The exception for an error that a native program of the bus reported."""
-    wrong = ("bad_", "unknown_", "unsupported", "unprotected", "no_profile", "usage", "too_many")
-    kind = UsageError if code.partition(".")[2].startswith(wrong) else EnvironmentFailure
-    if code == "bus.unknown_implementation":  # the name may be right, but not installed
-        kind = EnvironmentFailure
-    return kind(code, what, hint)
 
 
 def hosts_of(launcher: str, names: Sequence[str]) -> tuple[tuple[Host, ...], str]:
@@ -105,6 +98,7 @@ def _asked(command: Sequence[str], timeout_s: float = CHECK_S, plain: bool = Fal
     try:
         ran = subprocess.run(
             command,
+            cwd=place_of_ranks(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -122,7 +116,7 @@ def _asked(command: Sequence[str], timeout_s: float = CHECK_S, plain: bool = Fal
         if event is None:
             continue
         if event.get("event") == "error":
-            raise made(str(event.get("code")), str(event.get("what")), str(event.get("hint", "")))
+            raise from_code(str(event.get("code")), str(event.get("what")), str(event.get("hint", "")))
         found.append(event)
     if ran.returncode and not found:
         error_lines = ran.stderr.strip().splitlines()
@@ -169,7 +163,7 @@ def none_there(event: Event) -> SondeError:
     why = str(event.get("why", ""))
     if why in ("", "bus.unknown_implementation"):
         why = "bus.no_implementation"
-    return made(why, str(event["evidence"]), str(event.get("hint", "")))
+    return from_code(why, str(event["evidence"]), str(event.get("hint", "")))
 
 
 class Listener(session.Listener):
@@ -211,7 +205,7 @@ class Listener(session.Listener):
             self.hosts.append({name: str(event[name]) for name in ("name", "host", "address")})
         if event["event"] == "error":
             self.progress.show(event)
-            self.error = made(str(event["code"]), str(event["what"]), str(event["hint"]))
+            self.error = from_code(str(event["code"]), str(event["what"]), str(event["hint"]))
             return
         super().take(event)
         if event.get("code") == ABSENT and str(event.get("variant")) in self.awaited:

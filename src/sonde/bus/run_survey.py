@@ -41,7 +41,9 @@ class BusSurvey(SurveyEntry):
         from dataclasses import replace
 
         from sonde.bus import run_probe as probe
-        from sonde.bus.plan import Plan, Wanted, cases_of, choose_variants, fitting, measuring_s
+        from sonde.bus.cases import Wanted, cases_of
+        from sonde.bus.plan import Plan, fitting, measuring_s
+        from sonde.bus.variants import choose_variants
 
         probe.program()
         tests: tuple[str, ...] = ("latency",)

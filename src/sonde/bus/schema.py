@@ -1,6 +1,6 @@
 """bus/1: the content of a dataset of `sonde bus run`, and its validation.
 
-The definition is in ARCHITECTURE.md, "bus/1". The tables RAW and SUMMARY here express it as data.
+The definition is in docs/reference/schemas.md, "bus/1". The tables RAW and SUMMARY here express it as data.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sonde.bus.plan import TESTS
+from sonde.bus.cases import TESTS
 from sonde.core import described
 from sonde.core.allowed import COUNT, FINITE, NUMBERED, Allowed, codes, count_of, index
 from sonde.core.described import Described
@@ -116,6 +116,7 @@ SUMMARY: dict[str, Described] = {
         ("series", "place"), MIXED, "typical value of the first samples of a burst, by their place in it"
     ),
     **FACTS,
+    "share": _of(("share",), "1", "share of the values that are not larger"),
 }
 """Variables of /summary. Every variable is optional, and further variables are allowed."""
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sonde.bus.plan import RAW as RAW_IMPLEMENTATION
-from sonde.bus.plan import discovery_of, transports
+from sonde.bus.variants import RAW as RAW_IMPLEMENTATION
+from sonde.bus.variants import discovery_of, transports
 from sonde.core import described
 from sonde.core.allowed import COUNT
 from sonde.core.described import Described, Tables, attribute

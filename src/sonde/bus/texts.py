@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from sonde.core.units import format_duration, format_size
 
@@ -46,3 +47,13 @@ def text_of(value: float, unit: str) -> str:
     if unit == "B":
         return format_size(round(value))
     return short_text(value) if value < 1000 else f"{value:,.0f}".replace(",", " ")
+
+
+def listed(items: Sequence[str], last: str = "and") -> str:
+    """ "a, b and c"; the last two are joined by `last`."""
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} {last} {items[-1]}"
+
+
+def capitalised(text: str) -> str:
+    """The text with a capital first letter."""
+    return f"{text[0].upper()}{text[1:]}"

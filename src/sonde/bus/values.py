@@ -11,17 +11,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from sonde.bus.plan import (
-    EACH,
-    RAW,
-    STAR,
-    TESTS,
-    Case,
-    case_of,
-    discovery_of,
-    secured,
-    without_keys,
-)
+from sonde.bus.cases import EACH, STAR, TESTS, Case, case_of
+from sonde.bus.variants import RAW, discovery_of, secured, without_keys
 from sonde.core.status import DRIFT, NOT_MEASURED
 
 NAN = float("nan")

@@ -107,7 +107,7 @@ def load(name: str) -> click.Command:
 @click.group(
     cls=Root,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
-    epilog="More: sonde <command> --help. Docs: docs/reference/cli.md",
+    epilog="\b\nMore: sonde <command> --help. Docs: docs/reference/cli.md\nWords: docs/reference/glossary.md",
     subcommand_metavar="COMMAND [VERB]",
 )
 @click.version_option(sonde.__version__, message="sonde %(version)s")

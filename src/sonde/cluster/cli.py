@@ -13,7 +13,8 @@ from sonde.core.outcome import Outcome, Table
 
 if TYPE_CHECKING:
     from sonde.cluster.plan import Plan
-    from sonde.cluster.run import Cluster, Kept
+    from sonde.cluster.run import Cluster
+    from sonde.cluster.run_state import Kept
 
 
 @click.group()
@@ -209,16 +210,16 @@ def status(name: str | None) -> Outcome:
     sonde cluster status
     sonde cluster status --name test --json
     """
-    from sonde.cluster import plan, run
+    from sonde.cluster import plan, run, run_state
 
     if name is not None:
         plan.check_name(name)
-        if name not in run.names():
+        if name not in run_state.names():
             run.Cluster.find(name)  # the error lists the clusters that exist
     shown: list[dict[str, Any]] = []
     outcome = Outcome("cluster", "status", values={"clusters": shown})
-    for each in run.names() if name is None else [name]:
-        stored = run.kept_in(run.STATE / each)
+    for each in run_state.names() if name is None else [name]:
+        stored = run_state.kept_in(run_state.STATE / each)
         if stored is None:
             shown.append({"name": each, "state": "gone"})
         else:
@@ -258,7 +259,7 @@ def _seen(stored: Kept, outcome: Outcome) -> dict[str, Any]:
         return one
     cluster = run.Cluster(stored)
     processes = cluster.processes()
-    one |= {"keeper": stored.keeper.pid, "outside": processes.get(-1, [])}
+    one |= {"keeper": stored.reaper.pid, "outside": processes.get(-1, [])}
     rows = []
     for node in built.nodes:
         counted = cluster.counters(node)
@@ -282,7 +283,7 @@ def _seen(stored: Kept, outcome: Outcome) -> dict[str, Any]:
 def down(name: str | None, all_stale: bool) -> Outcome:
     """End all processes of a cluster, and remove it.
 
-    Processes get SIGTERM, and SIGKILL after 5 s. Remains of a killed command or a killed keeper are removed too.
+    Processes get SIGTERM, and SIGKILL after 5 s. Remains of a killed command or a killed reaper are removed too.
 
     \b
     sonde cluster down --name test

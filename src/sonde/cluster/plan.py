@@ -17,8 +17,8 @@ from sonde.core.errors import UsageError
 MOST_NODES = 254
 DEFAULT_SUBNET = "10.77.0.0/24"
 NAMESPACES = ("net", "uts", "ipc", "mnt")  # each node has its own; the names are those in /proc/PID/ns
-_NODE_FDS = (*NAMESPACES, "root")  # descriptors that the keeper holds for each node, in this order
-FIRST_FD = 16  # the keeper's pipes are below it
+_NODE_FDS = (*NAMESPACES, "root")  # descriptors that the reaper holds for each node, in this order
+FIRST_FD = 16  # the reaper's pipes are below it
 DEVICE = "eth0"  # in each node; its other end is a port of the bridge, such as "node3"
 BRIDGE = "bridge"
 
@@ -218,11 +218,11 @@ def _span(cluster: Plan) -> str:
     return "node 0 only" if last == 0 else f"nodes 0 to {last}, {hostlist.fold(cluster.hostnames)}"
 
 
-# ---- the orders for the keeper
+# ---- the orders for the reaper
 
 
 def fd(node: int, kind: str) -> int:
-    """The keeper's descriptor of a namespace of a node, or of "root", its root folder. A descriptor keeps a namespace
+    """The reaper's descriptor of a namespace of a node, or of "root", its root folder. A descriptor keeps a namespace
     alive while no process is in it.
     """
     return FIRST_FD + len(_NODE_FDS) * node + _NODE_FDS.index(kind)
@@ -233,17 +233,17 @@ def port(node: int) -> str:
     return f"node{node}"
 
 
-def enter(keeper: str, node: int) -> list[str]:
-    """The beginning of a command line that runs a command in a node. keeper: the keeper's folder in /proc."""
+def enter(reaper: str, node: int) -> list[str]:
+    """The beginning of a command line that runs a command in a node. reaper: the reaper's folder in /proc."""
     flags = {"mnt": "mount"}
     # A process that enters a mount namespace is at its very root, outside of the chroot that this process may be in.
-    root = f"{keeper}/fd/{fd(node, 'root')}"
-    namespaces = (f"--{flags.get(kind, kind)}={keeper}/fd/{fd(node, kind)}" for kind in NAMESPACES)
+    root = f"{reaper}/fd/{fd(node, 'root')}"
+    namespaces = (f"--{flags.get(kind, kind)}={reaper}/fd/{fd(node, kind)}" for kind in NAMESPACES)
     return ["nsenter", *namespaces, f"--root={root}", f"--wd={root}"]
 
 
 def orders(cluster: Plan, hosts: str) -> dict[str, Any]:
-    """The orders for run_keeper.py. hosts: the file that becomes /etc/hosts in the nodes."""
+    """The orders for run_reaper.py. hosts: the file that becomes /etc/hosts in the nodes."""
     return {
         "name": cluster.name,
         "hosts": hosts,
@@ -266,7 +266,7 @@ def orders(cluster: Plan, hosts: str) -> dict[str, Any]:
 
 
 def _node_links(cluster: Plan, node: int) -> str:
-    """Input of `ip -batch` in a node. Process 1 of the cluster is the keeper, whose namespace holds the bridge."""
+    """Input of `ip -batch` in a node. Process 1 of the cluster is the reaper, whose namespace holds the bridge."""
     length = cluster.subnet.partition("/")[2]
     return (
         "link set lo up\n"
@@ -312,7 +312,7 @@ def agent(cluster: Plan) -> str:
     """The program that replaces ssh between the nodes: AGENT [options] HOST COMMAND..., from any node.
 
     It joins its words with blanks and lets a shell read them again, as ssh does. The calling process is already in the
-    cluster's pid namespace, where the keeper is process 1.
+    cluster's pid namespace, where the reaper is process 1.
     """
     cases = "\n".join(
         f'  {host} | {address}) set -- {" ".join(enter("/proc/1", node)[1:])} -- /bin/sh -c "$*" ;;'

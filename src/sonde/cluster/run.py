@@ -1,18 +1,17 @@
 """Building, finding and ending virtual clusters, and processes in their nodes.
 
 How nothing stays behind:
-  - A cluster has one process that users do not start: the keeper, first of a pid namespace. Only the keeper holds the
-    namespaces, devices and mounts; they have no name outside. When the keeper ends, by whatever signal, the kernel ends
+  - A cluster has one process that users do not start: the reaper, first of a pid namespace. Only the reaper holds the
+    namespaces, devices and mounts; they have no name outside. When the reaper ends, by whatever signal, the kernel ends
     every process inside and removes the rest.
   - The kernel does not know the folder STATE/NAME. The command that builds or ends the cluster holds a lock on this
     folder; the state in it is "incomplete" until the cluster is complete. A killed command can leave an incomplete
-    cluster that nobody locks, or a complete one without its keeper: the next `up` or `down` of that name removes it.
-  - While it builds, the keeper reads a pipe from its builder, and ends when the builder ends.
+    cluster that nobody locks, or a complete one without its reaper: the next `up` or `down` of that name removes it.
+  - While it builds, the reaper reads a pipe from its builder, and ends when the builder ends.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import select
@@ -20,27 +19,38 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from sonde.cluster import mpi, plan, run_gluster
+from sonde.cluster import mpi, plan, run_gluster, run_state
 from sonde.cluster.plan import Plan
 from sonde.core import distribution, units
-from sonde.core.errors import EnvironmentFailure, SondeError, UsageError, nearest, reason_not_written, typed
+from sonde.core.errors import EnvironmentFailure, SondeError, UsageError, nearest, typed
 from sonde.core.launch.process import MARK, die_with_parent, sweep
-from sonde.core.owned_files import NewFile
 from sonde.core.processes import signal_found, stat_fields
 
 if TYPE_CHECKING:
     from types import TracebackType
+from sonde.cluster.run_state import (
+    Kept,
+    Reaper,
+    held,
+    kept_in,
+    names,
+    namespace_of,
+    processes,
+    remove_files,
+    status_field,
+    store,
+    write,
+)
+from sonde.core.surroundings import place_of_ranks
 
-STATE = Path("/run/sonde-cluster")
 PROGRAMS = {
     "ip": "iproute2",
     "tc": "iproute2",
@@ -51,257 +61,13 @@ PROGRAMS = {
 }
 # capabilities(7): CAP_SYS_CHROOT is for entering a mount namespace.
 _CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_CHROOT": 18, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21}
-_LOCK_S = 30.0  # how long another command may build or end the same cluster; 254 nodes need some seconds
 _BUILD_S = 120.0
-_GRACE_S = 5.0  # between SIGTERM and SIGKILL for what runs in the nodes
 # When nsenter dies before it has asked for the signal of its parent's death, nobody sends that signal. It is outside of
 # the pid namespace, where getppid(2) is 0 whether the parent lives or not. The parent's /proc/pid/stat, open as
 # descriptor 9, can be read until the parent is reaped.
 _IF_PARENT_LIVES = (
     'read -r pid name state rest <&9 && case $state in [ZXx]) ;; *) exec 9<&- "$@" ;; esac; exit 1'
 )
-_GONE_S = 30.0  # a process that waits for a device can be ended once the device answers
-
-
-# ---- the keeper
-
-
-@dataclass(frozen=True)
-class Keeper:
-    """The process that keeps a cluster alive. started: in ticks since the machine's start; pid and start together are
-    unique.
-    """
-
-    pid: int
-    started: int
-
-    @classmethod
-    def of(cls, pid: int) -> Keeper | None:
-        """The keeper with this process id; None if no process has it, or if the process is not the first of a
-        namespace.
-        """
-        try:
-            numbers = _field(pid, "NSpid").split()
-        except OSError:
-            return None
-        fields = stat_fields(pid)
-        if not fields or fields[0] in "ZX" or len(numbers) != 2 or numbers[1] != "1":
-            return None
-        return cls(pid, int(fields[19]))
-
-    @property
-    def alive(self) -> bool:
-        return Keeper.of(self.pid) == self
-
-    @property
-    def proc(self) -> str:
-        return f"/proc/{self.pid}"
-
-    def inside(self) -> list[int]:
-        """Process ids, in this namespace, of all processes in the cluster besides the keeper."""
-        space = _link(self.pid, "pid")
-        others = (pid for pid in _processes() if pid != self.pid and space and _link(pid, "pid") == space)
-        return [pid for pid in others if stat_fields(pid)[:1] not in ([], ["Z"], ["X"])]
-
-    def end(self) -> None:
-        """End the keeper and, by that, all processes inside.
-
-        Raises
-        ------
-        EnvironmentFailure  cluster.will_not_end.
-        """
-        try:
-            descriptor = os.pidfd_open(self.pid)
-        except ProcessLookupError:
-            return
-        try:
-            if not self.alive:  # checked after opening, so the descriptor is that of the checked process
-                return
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-            # Its descriptor can be read once the last process inside has ended.
-            if not select.select([descriptor], [], [], _GONE_S)[0]:
-                raise EnvironmentFailure(
-                    "cluster.will_not_end",
-                    f"these processes in the cluster did not end within {_GONE_S:g} s of SIGKILL: "
-                    f"{', '.join(map(str, self.inside()))}",
-                    "they wait for a device or a file server; end the cluster again when that answers",
-                )
-        finally:
-            os.close(descriptor)
-
-    def calm(self) -> None:
-        """Ask all processes inside to end, by SIGTERM, and wait a while for them."""
-        asked: set[int] = set()
-        until_s = time.monotonic() + _GRACE_S
-        while (left := self.inside()) and time.monotonic() < until_s:
-            fresh = [pid for pid in left if pid not in asked]
-            asked.update(fresh)
-            for number in (signal.SIGTERM, signal.SIGCONT):  # a stopped process gets no other signal
-                signal_found(fresh, number, self.inside)
-            time.sleep(0.02)
-
-
-def _field(pid: int, name: str) -> str:
-    for line in Path(f"/proc/{pid}/status").read_text("utf-8", "replace").splitlines():
-        if line.startswith(f"{name}:"):
-            return line.partition(":")[2]
-    return ""
-
-
-def _link(pid: int | str, kind: str) -> str:
-    """The namespace of a process, such as "net:[4026532456]"; "" for a process that has ended."""
-    try:
-        return os.readlink(f"/proc/{pid}/ns/{kind}")
-    except OSError:
-        return ""
-
-
-def _processes() -> list[int]:
-    return [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()]
-
-
-# ---- the stored state of a cluster
-
-
-@dataclass(frozen=True)
-class Kept:
-    """The state in the folder of a cluster. complete: whether its creator has recorded that it is built.
-
-    space: the pid namespace in which the keeper has its number. In another one, as in a container or in a node of a
-    cluster, the keeper's state cannot be found out.
-    """
-
-    plan: Plan
-    keeper: Keeper
-    complete: bool
-    created_utc: str
-    space: str
-
-    @property
-    def state(self) -> str:
-        """ "up", "building" (or left by a killed `up`, which is known once the folder's lock is free), "gone",
-        "elsewhere".
-        """
-        if self.space != _link("self", "pid"):
-            return "elsewhere"
-        if not self.keeper.alive:
-            return "gone"
-        return "up" if self.complete else "building"
-
-
-@contextmanager
-def _held(name: str, make: bool) -> Iterator[Path | None]:
-    """The folder of a cluster, with the lock on it; None if there is no folder and `make` is False.
-
-    A folder that is empty in the end is removed.
-
-    Raises
-    ------
-    EnvironmentFailure  cluster.busy, core.cannot_write.
-    """
-    folder = STATE / name
-    until_s = time.monotonic() + _LOCK_S
-    while True:
-        try:
-            if make:
-                STATE.mkdir(mode=0o755, exist_ok=True)
-                folder.mkdir(mode=0o711, exist_ok=True)  # whoever may read it may lock it
-            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        except FileNotFoundError:  # also for a folder that is just being removed
-            if make and STATE.parent.is_dir():
-                continue
-            yield None
-            return
-        except OSError as error:
-            raise EnvironmentFailure(
-                "core.cannot_write", f"cannot make {folder}: {reason_not_written(error)}", "run it as root"
-            ) from None
-        if _locked(lock, folder, until_s):
-            break
-        os.close(lock)
-    try:
-        yield folder
-    finally:
-        for empty in (folder, STATE):
-            with suppress(OSError):
-                empty.rmdir()
-        os.close(lock)
-
-
-def _locked(lock: int, folder: Path, until_s: float) -> bool:
-    """Take the lock. False: the locked folder is no longer at this path."""
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except BlockingIOError:
-            if time.monotonic() > until_s:
-                raise EnvironmentFailure(
-                    "cluster.busy",
-                    f"another command has been building or ending the cluster '{folder.name}' for {_LOCK_S:g} s",
-                    "wait for that command, or end it, and try again",
-                ) from None
-            time.sleep(0.05)
-    try:
-        return os.path.samestat(os.fstat(lock), os.stat(folder))
-    except FileNotFoundError:
-        return False
-
-
-def _write(path: Path, text: str, mode: int = 0o644) -> None:
-    """Write a file whole or not at all."""
-    try:
-        with NewFile(path) as new:
-            with new.file() as file:
-                file.write(text.encode())
-            os.fchmod(new.descriptor, mode)
-            new.publish()
-    except OSError as error:
-        raise EnvironmentFailure(
-            "core.cannot_write", f"cannot write {path}: {reason_not_written(error)}", "run it as root"
-        ) from None
-
-
-def _keep(folder: Path, state: Kept) -> None:
-    stored = {
-        "plan": state.plan.as_json(),
-        "pid": state.keeper.pid,
-        "started": state.keeper.started,
-        "complete": state.complete,
-        "created_utc": state.created_utc,
-        "space": state.space,
-    }
-    _write(folder / "state.json", json.dumps(stored))
-
-
-def kept_in(folder: Path) -> Kept | None:
-    """The state in a cluster's folder; None without one, as after an `up` that was killed at once."""
-    try:
-        stored = json.loads((folder / "state.json").read_text())
-        keeper = Keeper(int(stored["pid"]), int(stored["started"]))
-        times = (str(stored["created_utc"]), str(stored["space"]))
-        return Kept(Plan.from_json(stored["plan"]), keeper, bool(stored["complete"]), *times)
-    except PermissionError as error:
-        raise EnvironmentFailure(
-            "cluster.no_permission", f"cannot read {error.filename}", "run it as root"
-        ) from None
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        return None
-
-
-def _remove(folder: Path) -> None:
-    """Remove the stored files of a cluster that has ended. The folder itself is removed with its lock."""
-    for entry in folder.iterdir():
-        entry.unlink(missing_ok=True)
-
-
-def names() -> list[str]:
-    """Names of all clusters with stored state."""
-    try:
-        return sorted(entry.name for entry in STATE.iterdir() if entry.is_dir())
-    except FileNotFoundError:
-        return []
 
 
 # ---- before
@@ -314,7 +80,7 @@ def check_here() -> None:
     ------
     EnvironmentFailure  cluster.no_permission, cluster.no_program.
     """
-    capabilities = int(_field(os.getpid(), "CapEff") or "0", 16)
+    capabilities = int(status_field(os.getpid(), "CapEff") or "0", 16)
     lacking = [name for name, bit in _CAPABILITIES.items() if not capabilities >> bit & 1]
     if lacking or os.geteuid() != 0:
         user = os.geteuid()
@@ -381,7 +147,7 @@ class NodeProcess(subprocess.Popen[Any]):
     def _commands(self) -> list[int]:
         """Children of nsenter, and the processes in its process group."""
         # Fields 1 and 2 of stat: parent and process group.
-        return [pid for pid in _processes() if pid != self.pid and str(self.pid) in stat_fields(pid)[1:3]]
+        return [pid for pid in processes() if pid != self.pid and str(self.pid) in stat_fields(pid)[1:3]]
 
     def sweep(self) -> None:
         """End the command and all its descendants, daemons too."""
@@ -400,7 +166,7 @@ class Cluster:
     """
 
     def __init__(self, stored: Kept) -> None:
-        self.plan, self.keeper, self.created_utc = stored.plan, stored.keeper, stored.created_utc
+        self.plan, self.reaper, self.created_utc = stored.plan, stored.reaper, stored.created_utc
 
     # life
 
@@ -450,10 +216,10 @@ class Cluster:
                     f"there is no folder {path}",
                     "create it, or leave --private out",
                 )
-        with _held(name, make=True) as folder:
+        with held(name, make=True) as folder:
             if folder is None:
                 raise EnvironmentFailure(
-                    "core.cannot_write", f"there is no folder {STATE.parent}", "create it"
+                    "core.cannot_write", f"there is no folder {run_state.STATE.parent}", "create it"
                 )
             previous = kept_in(folder)
             state = previous.state if previous else ""
@@ -466,8 +232,8 @@ class Cluster:
                     f"choose another name, or end it first: {typed('sonde', 'cluster', 'down', '--name', name)}",
                 )
             if previous:
-                previous.keeper.end()
-            _remove(folder)
+                previous.reaper.end()
+            remove_files(folder)
             return cls(_build(wanted, folder))
 
     @classmethod
@@ -481,7 +247,7 @@ class Cluster:
         """
         plan.check_name(name)
         known = names()
-        stored = kept_in(STATE / name)
+        stored = kept_in(run_state.STATE / name)
         if name not in known or stored is None:
             is_up = f"clusters: {', '.join(known)}" if known else "no cluster is up"
             raise UsageError(
@@ -489,11 +255,11 @@ class Cluster:
                 f"there is no cluster '{name}'{nearest(name, known)}; {is_up}",
                 f"build it: {typed('sonde', 'cluster', 'up', '--name', name, '--nodes', 3)}",
             )
-        state = stored.state  # read only once: a keeper that ends between two reads would pass both tests
+        state = stored.state  # read only once: a reaper that ends between two reads would pass both tests
         if state == "elsewhere":
             raise _elsewhere(name)
         if state == "gone":
-            raise _gone(name, stored.keeper)
+            raise _gone(name, stored.reaper)
         if state == "building":
             raise EnvironmentFailure(
                 "cluster.building",
@@ -504,7 +270,7 @@ class Cluster:
 
     def down(self) -> None:
         """End all processes of the cluster, and remove it. A second call does nothing."""
-        down(self.plan.name, self.keeper)
+        down(self.plan.name, self.reaper)
 
     def __enter__(self) -> Self:
         return self
@@ -522,7 +288,7 @@ class Cluster:
 
     @property
     def folder(self) -> Path:
-        return STATE / self.plan.name
+        return run_state.STATE / self.plan.name
 
     def address(self, node: int) -> str:
         return self.plan.addresses[self._checked(node)]
@@ -541,8 +307,8 @@ class Cluster:
         """The command line that runs a command in a node."""
         return [
             *("sh", "-c", 'exec 9</proc/self/stat "$@"', "sh"),
-            *plan.enter(self.keeper.proc, self._checked(node)),
-            *(f"--pid={self.keeper.proc}/ns/pid", "--"),
+            *plan.enter(self.reaper.proc, self._checked(node)),
+            *(f"--pid={self.reaper.proc}/ns/pid", "--"),
             *("setpriv", "--pdeathsig", "TERM"),
             *("sh", "-c", _IF_PARENT_LIVES, "sh"),
             *("env", "--default-signal", f"--chdir={os.fspath(cwd)}", "--"),
@@ -600,12 +366,12 @@ class Cluster:
         device = plan.port(self._checked(node))
         # proc(5), /proc/pid/net/dev: eight numbers of received packets, then eight of sent ones.
         with suppress(OSError):
-            for line in Path(f"{self.keeper.proc}/net/dev").read_text().splitlines():
+            for line in Path(f"{self.reaper.proc}/net/dev").read_text().splitlines():
                 name, colon, rest = line.partition(":")
                 if colon and name.strip() == device:
                     numbers = [int(word) for word in rest.split()]
                     return Counters(numbers[8], numbers[9], numbers[0], numbers[1])
-        raise _gone(self.plan.name, self.keeper)
+        raise _gone(self.plan.name, self.reaper)
 
     def processes(self) -> dict[int, list[int]]:
         """Process ids, in this namespace, of the cluster's processes by node. Those that left their node's network are
@@ -613,20 +379,20 @@ class Cluster:
         """
         try:
             spaces = [
-                os.readlink(f"{self.keeper.proc}/fd/{plan.fd(node, 'net')}") for node in self.plan.nodes
+                os.readlink(f"{self.reaper.proc}/fd/{plan.fd(node, 'net')}") for node in self.plan.nodes
             ]
         except OSError:
-            raise _gone(self.plan.name, self.keeper) from None
+            raise _gone(self.plan.name, self.reaper) from None
         place = {space: node for node, space in enumerate(spaces)}
         found: dict[int, list[int]] = {node: [] for node in self.plan.nodes}
-        for pid in self.keeper.inside():
-            if space := _link(pid, "net"):
+        for pid in self.reaper.inside():
+            if space := namespace_of(pid, "net"):
                 found.setdefault(place.get(space, -1), []).append(pid)
         return found
 
 
-def down(name: str, only: Keeper | None = None) -> str:
-    """End a cluster, or remove its remains. only: do so only if the cluster has this keeper, and was not built again
+def down(name: str, only: Reaper | None = None) -> str:
+    """End a cluster, or remove its remains. only: do so only if the cluster has this reaper, and was not built again
     since.
 
     Returns "ended", "removed" (of what had ended before) or "none".
@@ -637,29 +403,29 @@ def down(name: str, only: Keeper | None = None) -> str:
     cluster.elsewhere.
     """
     plan.check_name(name)
-    if not (STATE / name).exists():
+    if not (run_state.STATE / name).exists():
         return "none"
     check_here()
-    with _held(name, make=False) as folder:
+    with held(name, make=False) as folder:
         if folder is None:
             return "none"
         stored = kept_in(folder)
-        if only and stored and stored.keeper != only:
+        if only and stored and stored.reaper != only:
             return "none"
         state = stored.state if stored else ""
         if state == "elsewhere":
             raise _elsewhere(name)
-        if stored and stored.keeper.alive:
-            stored.keeper.calm()
-            stored.keeper.end()
-        _remove(folder)
+        if stored and stored.reaper.alive:
+            stored.reaper.calm()
+            stored.reaper.end()
+        remove_files(folder)
         return "ended" if state == "up" else "removed"
 
 
-def _gone(name: str, keeper: Keeper) -> EnvironmentFailure:
+def _gone(name: str, reaper: Reaper) -> EnvironmentFailure:
     return EnvironmentFailure(
         "cluster.gone",
-        f"the cluster '{name}' has ended: its keeper, process {keeper.pid}, was killed",
+        f"the cluster '{name}' has ended: its reaper, process {reaper.pid}, was killed",
         f"remove what is left: {typed('sonde', 'cluster', 'down', '--name', name)}",
     )
 
@@ -668,7 +434,7 @@ def _elsewhere(name: str) -> EnvironmentFailure:
     return EnvironmentFailure(
         "cluster.elsewhere",
         f"the cluster '{name}' was built in another pid namespace, as in a container or in a cluster's node",
-        f"end it there; if that place no longer exists, remove the folder {STATE / name}",
+        f"end it there; if that place no longer exists, remove the folder {run_state.STATE / name}",
     )
 
 
@@ -676,7 +442,7 @@ def stale() -> list[str]:
     """Names of clusters that have ended, or were never complete, and that have left something."""
     found = []
     for name in names():
-        with _held(name, make=False) as folder:
+        with held(name, make=False) as folder:
             stored = kept_in(folder) if folder else None
             if folder and (stored is None or stored.state in ("gone", "building")):
                 found.append(name)
@@ -687,16 +453,17 @@ def stale() -> list[str]:
 
 
 def _build(wanted: Plan, folder: Path) -> Kept:
-    """Start the keeper, which builds, and release it when all is done; otherwise leave nothing."""
+    """Start the reaper, which builds, and release it when all is done; otherwise leave nothing."""
     hosts, agent = folder / "hosts", folder / "agent"
     process = None
     stored = None
     try:
-        _write(hosts, plan.hosts_file(wanted))
-        _write(agent, plan.agent(wanted), 0o755)
+        write(hosts, plan.hosts_file(wanted))
+        write(agent, plan.agent(wanted), 0o755)
         process = subprocess.Popen(
             # -I -S: no code of the user, and no site-packages, which take a while to load.
-            [sys.executable, "-I", "-S", str(Path(__file__).with_name("run_keeper.py")), wanted.name],
+            [sys.executable, "-I", "-S", str(Path(__file__).with_name("run_reaper.py")), wanted.name],
+            cwd=place_of_ranks(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -706,22 +473,22 @@ def _build(wanted: Plan, folder: Path) -> Kept:
             env={"PATH": program_path(os.environ), "LC_ALL": "C"},
         )
         event = _next_event(process)
-        keeper = Keeper.of(int(event["pid"]))
-        if keeper is None:
-            raise _not_built("its keeper has died")
+        reaper = Reaper.of(int(event["pid"]))
+        if reaper is None:
+            raise _not_built("its reaper has died")
         created = datetime.now(UTC).isoformat(timespec="seconds")
-        stored = Kept(wanted, keeper, False, created, _link("self", "pid"))
-        _keep(folder, stored)
+        stored = Kept(wanted, reaper, False, created, namespace_of("self", "pid"))
+        store(folder, stored)
         _say(process, json.dumps(plan.orders(wanted, str(hosts))))
         _next_event(process)
         if wanted.gluster:
             run_gluster.start(Cluster(stored))
         _say(process, "keep")
         assert process.stdout
-        if process.stdout.read() or not keeper.alive:  # end of file: the keeper is independent
-            raise _not_built("its keeper has died")
+        if process.stdout.read() or not reaper.alive:  # end of file: the reaper is independent
+            raise _not_built("its reaper has died")
         stored = replace(stored, complete=True)
-        _keep(folder, stored)
+        store(folder, stored)
         return stored
     except BaseException:
         if process is not None:
@@ -729,8 +496,8 @@ def _build(wanted: Plan, folder: Path) -> Kept:
             with suppress(OSError):
                 process.stdin.close()  # before its process id is known, only this ends it
         if stored is not None:
-            stored.keeper.end()
-        _remove(folder)
+            stored.reaper.end()
+        remove_files(folder)
         raise
     finally:
         if process is not None:
@@ -746,19 +513,19 @@ def _say(process: subprocess.Popen[str], line: str) -> None:
         process.stdin.write(f"{line}\n")
         process.stdin.flush()
     except BrokenPipeError:
-        raise _not_built("its keeper has died") from None
+        raise _not_built("its reaper has died") from None
 
 
 def _next_event(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """The keeper's next message. EnvironmentFailure  cluster.not_built, cluster.no_kernel."""
+    """The reaper's next message. EnvironmentFailure  cluster.not_built, cluster.no_kernel."""
     assert process.stdout
     assert process.stderr
     if not select.select([process.stdout], [], [], _BUILD_S)[0]:
-        raise _not_built(f"its keeper gave no answer for {_BUILD_S:g} s")
+        raise _not_built(f"its reaper gave no answer for {_BUILD_S:g} s")
     line = process.stdout.readline()
     if not line:
         lines = process.stderr.read().strip().splitlines()
-        raise _not_built(f"its keeper has died{f': {lines[-1]}' if lines else ''}")
+        raise _not_built(f"its reaper has died{f': {lines[-1]}' if lines else ''}")
     event: dict[str, Any] = json.loads(line)
     if "failed" in event:
         raise _refused(str(event["failed"]), str(event["text"]))

@@ -1,7 +1,7 @@
 """GlusterFS over the nodes of a virtual cluster: on each node a server with a brick in memory, and the volume mounted.
 
 It consists of processes and mounts in the nodes only, so it ends with the cluster. It is started before the cluster is
-complete: when the builder is killed, the remains end with the keeper.
+complete: when the builder is killed, the remains end with the reaper.
 """
 
 from __future__ import annotations

@@ -18,8 +18,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from sonde.core.errors import DataError, EnvironmentFailure, Warning, reason_not_written
-from sonde.core.owned_files import Folder
-from sonde.core.printable import json_names
+from sonde.core.owned_files import Folder, reading
 
 FILE_MAGIC = b"SONDEBLK"
 _FREE_BYTES = 256 << 20
@@ -70,7 +69,7 @@ class BlockFile:
 
     Raises
     ------
-    DataError  core.not_a_block_file (empty, foreign), core.damaged_header, core.newer_block_format.
+    DataError  core.not_a_file, core.not_a_block_file (empty, foreign), core.damaged_header, core.newer_block_format.
     EnvironmentFailure  core.cannot_read.
 
     Source: native/core/block.hpp.
@@ -89,7 +88,7 @@ class BlockFile:
             raise _unreadable(self.path, error) from None
 
     def _opened(self) -> contextlib.AbstractContextManager[BinaryIO]:
-        return self._folder.reading(self.path.name) if self._folder else self.path.open("rb")
+        return self._folder.reading(self.path.name) if self._folder else reading(self.path)
 
     def __repr__(self) -> str:
         return f"BlockFile({str(self.path)!r})"
@@ -196,7 +195,7 @@ class BlockFile:
                 "read it with the Sonde that wrote it",
             )
         try:
-            header = json.loads(json_names(text))
+            header = json.loads(text.decode("utf-8"))
         except (ValueError, RecursionError):
             raise damaged("the header is not JSON") from None
         if not isinstance(header, dict):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from sonde.core.errors import DataError, Finding, SondeError, Warning, nearest, typed
+from sonde.core.owned_files import reading
 from sonde.core.room import find_room, rooms
 from sonde.core.room import room as room_of
 from sonde.core.values import bad_attribute, pieces, plain
@@ -109,6 +110,7 @@ def open(path: str | PathLike[str], any_size: bool = False, any_values: bool = F
         )
         stack.callback(tree._close or (lambda: None))
         tree.set_close(stack.close)
+        tree.encoding["source"] = str(file)
     except (OSError, RuntimeError, ValueError, AttributeError, KeyError, UnicodeDecodeError) as error:
         stack.close()
         raise _damaged(file, error) from error
@@ -145,6 +147,18 @@ def misfits(tree: xr.DataTree, all_values: bool = True) -> Iterator[Finding]:
         elif name in tree.children:
             group = tree.children[name].to_dataset(inherit=False)
             yield from described.misfits(room, f"/{name}", group, table, all_values)
+
+
+def other_titles(tree: xr.DataTree) -> list[Warning]:
+    """A warning for each group with variables whose titles are not those of its room's tables."""
+    from sonde.core import described
+
+    groups = {name: table for name, table in _declared(tree).items() if name in tree.children}
+    found = (
+        described.other_titles(f"/{name}", tree.children[name].to_dataset(inherit=False), table)
+        for name, table in groups.items()
+    )
+    return [warning for warning in found if warning is not None]
 
 
 def _declared(tree: xr.DataTree) -> Tables:
@@ -527,7 +541,7 @@ def _recognise(file: Path) -> None:
                 if (file / "run.json").exists()
                 else "give a .nc file in it",
             )
-        with file.open("rb") as stream:
+        with reading(file) as stream:
             head = stream.read(48)
     except FileNotFoundError:
         raise DataError(

@@ -1,4 +1,8 @@
-"""The declaration of a dataset's variable: the one form in which rooms write their tables of variables."""
+"""The declaration of a dataset's variable: the one form in which rooms write their tables of variables.
+
+A room names each variable, its dims, type, unit and title once, in such a table. Its analysis makes variables from the
+table, the check of a dataset compares them with it, and the pages of the reference list it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sonde.core.allowed import FINITE, WHOLE_AT_OPEN_BYTES, Allowed, codes, first_wrong
-from sonde.core.errors import Finding
+from sonde.core.errors import Finding, Warning
 from sonde.core.layout import Variable
 from sonde.core.values import bad_attribute, plain
 
@@ -18,13 +22,16 @@ if TYPE_CHECKING:
 
 
 _UNKNOWN = ("", "[]")  # an unknown number and an empty list, as `seal` writes them
+_NO_UNIT = ("", "1")  # a text has no unit, a bare number the unit 1: both say that there is none
+_NAMED_TITLES = 6  # variables that a warning about titles names
 
 
 @dataclass(frozen=True)
 class Described:
     """The declaration of a variable of a dataset. units "1" stands for a bare number, "" for no unit.
 
-    allowed: the values that it may have; None: any value of its type.
+    allowed: the values that it may have; None: any value of its type. method: how an analysis computes it. better:
+    "lower" or "higher", where the unit does not show which values are better. Both become attributes of these names.
     """
 
     dims: tuple[str, ...]
@@ -33,10 +40,36 @@ class Described:
     long_name: str
     required: bool = True
     allowed: Allowed | None = None
+    method: str = ""
+    better: str = ""
 
     def attrs(self) -> dict[str, Any]:
+        """The attributes of the variable in a file."""
         units = {"units": self.units} if self.units else {}
-        return {**units, "long_name": self.long_name}
+        more = {"method": self.method, "better": self.better}
+        return {**units, "long_name": self.long_name, **{name: text for name, text in more.items() if text}}
+
+    def with_values(self, values: Any, attrs: Mapping[str, Any] | None = None) -> xr.Variable:
+        """The variable with its values, for an analysis.
+
+        Parameters
+        ----------
+        values : an array of the declared dims, or what numpy makes one of; texts for "str"
+        attrs : added to the unit, the title and the method
+
+        Raises
+        ------
+        TypeError, ValueError  values of another kind (floats for an integer type), or of other dims: a mistake of ours.
+        """
+        import xarray as xr
+
+        if self.dtype == "str":
+            array = np.asarray(values, object)
+        else:
+            array = np.asarray(values)
+            # An empty list is float to numpy, whatever it lists.
+            array = array.astype(self.dtype, casting="same_kind" if array.size else "unsafe", copy=False)
+        return xr.Variable(self.dims, array, {**self.attrs(), **(attrs or {})})
 
     def variable(
         self,
@@ -49,23 +82,28 @@ class Described:
 
 
 def optional(
-    dims: tuple[str, ...], units: str, long_name: str, dtype: str = "<f8", allowed: Allowed | None = None
+    dims: tuple[str, ...],
+    units: str,
+    long_name: str,
+    dtype: str = "<f8",
+    allowed: Allowed | None = None,
+    method: str = "",
 ) -> Described:
     """A variable that a dataset may lack."""
-    return Described(dims, dtype, units, long_name, False, allowed)
+    return Described(dims, dtype, units, long_name, False, allowed, method)
 
 
 def attribute(
-    long_name: str, allowed: Allowed | None = FINITE, listed: bool = False, text: bool = False
+    long_name: str, allowed: Allowed | None = FINITE, listed: bool = False, texts: bool = False
 ) -> Described:
     """A root attribute that a dataset may lack: a number or a text, or a list of them if it has a dim."""
     return Described(
         ("listed",) if listed else (),
-        "str" if text else "<f8",
+        "str" if texts else "<f8",
         "",
         long_name,
         False,
-        None if text else allowed,
+        None if texts else allowed,
     )
 
 
@@ -79,10 +117,20 @@ Tables = Mapping[str, Mapping[str, Described]]
 """The declared variables of a dataset by group ("raw", "summary"), and its root attributes under ""."""
 
 
+def variables(table: Mapping[str, Described], values: Mapping[str, Any]) -> dict[str, xr.Variable]:
+    """Variables of a group by name, each as its table declares it. values: see `Described.with_values`.
+
+    Raises
+    ------
+    KeyError  a name that the table does not declare; TypeError, ValueError  as `Described.with_values`.
+    """
+    return {name: table[name].with_values(array) for name, array in values.items()}
+
+
 def misfits(
     room: str, group: str, data: xr.Dataset, table: Mapping[str, Described], all_values: bool = True
 ) -> Iterator[Finding]:
-    """Violations of a table by a group's variables: dims, type, values. A missing variable is no violation.
+    """Violations of a table by a group's variables: dims, type, unit, values. A missing variable is no violation.
 
     room: the beginning of the findings' codes. group: "/raw", for their texts. all_values: also check values of long
     columns, which takes as long as reading them.
@@ -91,8 +139,8 @@ def misfits(
         if name not in data.variables:
             continue
         variable = data[name].variable
-        if found := [*_dims(room, group, name, variable, what), *_dtype(room, group, name, variable, what)]:
-            yield found[0]
+        if found := next(_form(room, group, name, variable, what), None):
+            yield found
         elif what.allowed is not None and (
             all_values
             or what.allowed.at_any_size
@@ -127,6 +175,46 @@ def bad_attributes(attrs: Mapping[Any, Any], table: Mapping[str, Described]) -> 
             yield bad_attribute(name, plain(attrs[name]), what.allowed.text({}))
 
 
+def other_titles(group: str, data: xr.Dataset, table: Mapping[str, Described]) -> Warning | None:
+    """The warning that names variables whose titles are not those of a table; None if there are none.
+
+    A title is for readers: of a file with another one, such as a file of an older Sonde, all numbers are as valid.
+    """
+    found = [
+        f"{group}/{name} ({title!r}, not {what.long_name!r})"
+        for name, what in table.items()
+        if name in data.variables
+        and (title := plain(data[name].attrs.get("long_name", what.long_name))) != what.long_name
+    ]
+    if not found:
+        return None
+    more = f" and {len(found) - _NAMED_TITLES} more" if len(found) > _NAMED_TITLES else ""
+    return Warning(
+        "data.other_titles",
+        f"titles differ from those that this version gives: {', '.join(found[:_NAMED_TITLES])}{more}",
+        "the values are valid; another version of Sonde made the file, or somebody changed it",
+    )
+
+
+def _form(room: str, group: str, name: str, variable: Any, what: Described) -> Iterator[Finding]:
+    """Dims, unit and type that are not as declared."""
+    yield from _dims(room, group, name, variable, what)
+    yield from _units(room, group, name, variable, what)
+    yield from _dtype(room, group, name, variable, what)
+
+
+def _units(room: str, group: str, name: str, variable: Any, what: Described) -> Iterator[Finding]:
+    if "units" not in variable.attrs:  # of a number, it is missing in any dataset: `data.no_units`
+        return
+    units = plain(variable.attrs["units"])
+    if units != what.units and not (units in _NO_UNIT and what.units in _NO_UNIT):
+        yield Finding(
+            f"{room}.units",
+            f"{group}/{name} has the unit {units!r}, not {what.units!r}",
+            {"variable": name, "units": units},
+        )
+
+
 def _dims(room: str, group: str, name: str, variable: Any, what: Described) -> Iterator[Finding]:
     dims = tuple(map(str, variable.dims))
     if dims != what.dims:
@@ -152,6 +240,8 @@ def check(
 ) -> list[Finding]:
     """Differences between a group's variables and a table; [] if there is no difference. Values are not read.
 
+    Titles are compared by `other_titles`.
+
     room: the beginning of the findings' codes. group: "/raw", for their texts. coordinates: dims that must have a
     coordinate if a variable of the table has them.
     """
@@ -161,18 +251,7 @@ def check(
             if what.required:
                 found.append(Finding(f"{room}.missing", f"{group}/{name} is missing", {"variable": name}))
             continue
-        variable = data[name]
-        found += _dims(room, group, name, variable, what)
-        units = plain(variable.attrs.get("units", ""))
-        if units != what.units and what.dtype != "str":
-            found.append(
-                Finding(
-                    f"{room}.units",
-                    f"{group}/{name} has the unit {units!r}, not {what.units!r}",
-                    {"variable": name, "units": units},
-                )
-            )
-        found += _dtype(room, group, name, variable, what)
+        found += _form(room, group, name, data[name].variable, what)
     for dim in coordinates:
         if any(dim in what.dims for what in table.values()) and dim not in data.coords:
             found.append(Finding(f"{room}.coordinate", f"{group} has no coordinate {dim}", {"dim": dim}))

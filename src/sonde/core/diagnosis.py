@@ -18,6 +18,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from sonde.core.surroundings import place_of_ranks
+
 GOOD, POOR, NONE, FACT = "✓", "!", "✗", " "
 
 NETCDF = threading.Lock()
@@ -96,6 +98,7 @@ class Here:
         try:
             child = subprocess.Popen(
                 list(argv),
+                cwd=place_of_ranks(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import IntEnum
@@ -62,6 +62,23 @@ class EnvironmentFailure(SondeError):
     """The machine lacks something, or something on it failed."""
 
     exit: int = Exit.ENVIRONMENT
+
+
+def from_code(code: str, what: str, hint: str = "") -> SondeError:
+    """The exception for an error of the native code. Its class follows from the code's kind."""
+    return class_of(code, {}, EnvironmentFailure)(code, what, hint)
+
+
+def class_of(code: str, classes: Mapping[str, type[SondeError]], other: type[SondeError]) -> type[SondeError]:
+    """The class for a code: a room's class for the code's kind, UsageError, DataError, or `other`.
+
+    classes: the room's own, by kind ("not_found"). native/core/error_kind.cpp lists the kind of each code; a code that
+    is not there, such as one of a newer server, gives `other`.
+    """
+    from sonde._core import error_kind
+
+    known: dict[str, type[SondeError]] = {"usage": UsageError, "data": DataError, **classes}
+    return known.get(error_kind(code) or "", other)
 
 
 class Interrupted(SondeError):

@@ -9,14 +9,13 @@ for child processes.
 """
 
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["named", "netCDF4"]
+from sonde.core.owned_files import open_to_read
 
-_PLAIN = re.compile(r"[A-Za-z0-9/._+~-]+")
+__all__ = ["named", "netCDF4"]
 
 _hidden = {name: os.environ.pop(name) for name in ("HDF5_VOL_CONNECTOR", "HDF5_DRIVER") if name in os.environ}
 try:
@@ -32,17 +31,14 @@ finally:
 def named(path: Path) -> Iterator[str]:
     """A name by which netCDF4 can open the file for reading, valid inside the block.
 
-    netCDF4 accepts only names in UTF-8; netCDF-C reads a backslash as a slash, and `#`, `:` and brackets as parts of a
-    URL.
+    The name stands for the opened file: netCDF-C and HDF5 would wait at a pipe that somebody puts in its place. It is
+    also in UTF-8, which netCDF4 needs, and has none of the characters that netCDF-C takes for parts of a URL.
 
     Raises
     ------
-    OSError.
+    DataError  core.not_a_file: it is a pipe, say. OSError.
     """
-    if _PLAIN.fullmatch(str(path)):
-        yield str(path)
-        return
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = open_to_read(path)
     try:
         yield f"/proc/self/fd/{descriptor}"
     finally:

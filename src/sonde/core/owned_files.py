@@ -17,6 +17,13 @@ does not.
 Some file systems map users: NFS with root_squash maps root to nobody, others map everybody to the user who mounted
 them. Files and folders of the caller then belong to that user; `Folder.is_own` asks the file system.
 
+A folder that Sonde makes is used by its path afterwards: by libraries, by programs that start in it, by people. Whoever
+may rename it puts another one in its place, whoever owns the folder itself. So `make_folder` makes none where somebody
+whom the caller does not trust decides about a folder on the way.
+
+`open_to_read` opens a file for reading that anybody may have made, such as a dataset: a plain file, never a pipe or a
+device.
+
 The C++ twin is native/core/owned_file.hpp.
 """
 
@@ -36,13 +43,18 @@ from os import PathLike
 from pathlib import Path
 from typing import IO, BinaryIO, Self
 
-from sonde.core.errors import EnvironmentFailure, typed
+from sonde.core import surroundings
+from sonde.core.errors import DataError, EnvironmentFailure, typed
 
 UNSAFE_FILE = "core.unsafe_file"
 UNSAFE_FOLDER = "core.unsafe_folder"
+FOLDER_OF_OTHERS = "core.folder_of_others"
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHANGE = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MAKE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_ANY_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+Identity = tuple[int, int]
+"""The device and the inode of a folder: the same for no two folders that exist at the same time."""
 _NAME_BYTES = 200  # bytes of the target's name in the name of its part; the rest must fit into 255
 _KINDS = (
     (stat.S_ISLNK, "a link"),
@@ -60,6 +72,108 @@ def owner_name(uid: int) -> str:
         return f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
     except KeyError:
         return f"uid {uid}"
+
+
+def make_folder(
+    path: str | PathLike[str],
+    mode: int = 0o777,
+    *,
+    parents: bool = False,
+    exist_ok: bool = False,
+    option: str = "-o",
+) -> None:
+    """Makes a folder that will be used by its path, as Path.mkdir does.
+
+    option: what the caller's command calls the choice of the place, for the hint.
+
+    Raises
+    ------
+    EnvironmentFailure  core.folder_of_others: somebody whom the caller does not trust could put another folder in its
+    place (`surroundings.other_owner`). OSError  as Path.mkdir.
+    """
+    folder = Path(path)
+    refuse_folder_of_others(folder.parent, folder, option)
+    folder.mkdir(mode, parents, exist_ok)
+    refuse_folder_of_others(
+        folder, folder, option
+    )  # in /tmp others may have made it, or one above it, meanwhile
+
+
+def refuse_folder_of_others(place: Path, folder: Path, option: str = "-o") -> None:
+    """Raises core.folder_of_others if somebody whom the caller does not trust decides what is at `place`. It may be
+    missing, if nobody else can make it.
+
+    folder: the one that the caller needs, at `place` or in it. option: as for `make_folder`.
+    """
+    at = os.path.join("" if place.is_absolute() else os.getcwd(), place)
+    fault = surroundings.other_owner(at)
+    if fault is None or ((mapped := _mapped(at)) and not surroundings.other_owner(at, mapped)):
+        return
+    own = "root" if os.geteuid() == 0 else "you"
+    home = _home()
+    name = folder.with_suffix(".nc").name if folder.suffix in (".run", ".demo") else folder.name
+    raise EnvironmentFailure(
+        FOLDER_OF_OTHERS,
+        f"cannot work in {folder}: {fault.sentence}, and could put another folder in its place; allowed: a place where "
+        f"only {own}{'' if own == 'root' else ', root and your groups'} can rename folders",
+        f"{option} {typed(f'{home}/{name}')}, or first: {typed('cd', home)}",
+    )
+
+
+def _home() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:
+        return os.environ.get("HOME", "/tmp")
+
+
+def _mapped(path: str) -> tuple[int, int] | None:
+    """The device of the last existing folder on the way to a path, and the owner that its file system gives to the
+    caller's files, if that is somebody else.
+    """
+    while not os.path.isdir(path):
+        if path == (path := os.path.dirname(path)):
+            return None
+    try:
+        with Folder(path) as folder:
+            uid = folder._own_uid
+            return None if uid == os.geteuid() else (folder._facts.st_dev, uid)
+    except OSError:
+        return None
+
+
+def open_to_read(path: str | PathLike[str]) -> int:
+    """A descriptor of a plain file for reading. Links are followed. Nothing waits: a pipe without a writer and a device
+    are refused before they are opened.
+
+    Raises
+    ------
+    DataError  core.not_a_file: it is a folder, a pipe, a socket or a device. OSError.
+    """
+    _refuse_unless_plain(path, os.stat(path))
+    descriptor = os.open(path, _ANY_READ)
+    try:
+        _refuse_unless_plain(path, os.fstat(descriptor))
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+@contextmanager
+def reading(path: str | PathLike[str]) -> Iterator[BinaryIO]:
+    """Opens a file as `open_to_read`."""
+    with os.fdopen(open_to_read(path), "rb") as file:
+        yield file
+
+
+def _refuse_unless_plain(path: str | PathLike[str], facts: os.stat_result) -> None:
+    if stat.S_ISREG(facts.st_mode):
+        return
+    kind = next((label for is_kind, label in _KINDS if is_kind(facts.st_mode)), "something else")
+    raise DataError(
+        "core.not_a_file", f"{os.fspath(path)} is {kind}, not a file", "give the path of a plain file"
+    )
 
 
 class Folder:
@@ -249,6 +363,10 @@ class Folder:
     @property
     def inode(self) -> int:
         return self._facts.st_ino
+
+    @property
+    def identity(self) -> Identity:
+        return self._facts.st_dev, self._facts.st_ino
 
     def sync(self) -> None:
         """Waits until new and removed names have reached the disk."""

@@ -25,9 +25,8 @@ _UNSAFE = re.compile(
 _HALF = re.compile("[\ud800-\udfff]")
 _BYTE = re.compile("[\udc80-\udcff]")
 _ANY = re.compile(".", re.DOTALL)
-# A backslash that would be read as the beginning of a number; also in its JSON-escaped form.
+# A backslash that would be read as the beginning of a number.
 _LIKE_A_NUMBER = re.compile(rb"\\(?=x[0-9a-f]{2}|u[0-9a-f]{4})")
-_JSON_ESCAPE = re.compile(rb"\\(?:(\\)(?=x[0-9a-f]{2}|u[0-9a-f]{4})|.)", re.DOTALL)
 
 SPELT = "sonde.spelt"
 """Name of an error handler for streams, for `io.TextIOWrapper`: it does not replace all characters with one mark."""
@@ -72,12 +71,6 @@ def name_text(name: str | bytes) -> str:
     """
     raw = name if isinstance(name, bytes) else os.fsencode(name)
     return _LIKE_A_NUMBER.sub(rb"\\x5c", raw).decode("utf-8", "backslashreplace")
-
-
-def json_names(raw: bytes) -> str:
-    """JSON of a Sonde program that writes names as bytes: the same with names in the form of `name_text`."""
-    raw = _JSON_ESCAPE.sub(lambda found: rb"\\x5c" if found[1] else found[0], raw)
-    return _HALF.sub(lambda found: f"\\{_number(found)}", raw.decode("utf-8", "surrogateescape"))
 
 
 def command_line(arguments: Iterable[object]) -> str:

@@ -10,10 +10,17 @@ Standard library alone: the job shim (power/jobs/run_job_shim.py) uses this modu
 from __future__ import annotations
 
 import os
+import select
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from sonde.core.surroundings import place_of_ranks
 
 _BATCH = 256  # processes with an open pidfd at a time; by default a program may have 1024 descriptors open
 
@@ -36,6 +43,88 @@ def began(pid: int) -> int:
     """
     fields = stat_fields(pid)
     return int(fields[19]) if fields and fields[0] not in "ZX" else 0
+
+
+def of_user(user: int, proc: Path = Path("/proc")) -> list[int]:
+    """The processes that a user started: those with this real user id, also where they run a setuid program."""
+    found = []
+    for name in os.listdir(proc):
+        if name.isdigit():
+            with suppress(OSError, ValueError, IndexError):
+                status = (proc / name / "status").read_bytes().partition(b"\nUid:")[2]
+                if int(status.split(maxsplit=1)[0]) == user:
+                    found.append(int(name))
+    return found
+
+
+@dataclass
+class Carriers:
+    """Processes whose environment, as it was at their start, has an entry. unread: those that could not be examined."""
+
+    found: list[int] = field(default_factory=list)
+    unread: list[int] = field(default_factory=list)
+
+
+STILL_S, ALL_S = 1.0, 10.0  # limits for one environment, and for all
+
+_LOOK = """
+import sys
+proc, entry, *pids = sys.stdin.buffer.read().split(b"\\0\\n")
+print("r", flush=True)
+for pid in pids:
+    try:
+        with open(proc + b"/" + pid + b"/environ", "rb") as file:
+            carries = any(one.startswith(entry) for one in file.read().split(b"\\0"))
+    except OSError:
+        carries = False
+    print(int(carries), flush=True)
+"""
+
+
+def carriers(entry: str, pids: Iterable[int], proc: Path = Path("/proc")) -> Carriers:
+    """The processes whose environment has an entry that begins with this text, such as "NAME=value".
+
+    To read an environment, the kernel takes the lock of the process's memory. Its user can hold that lock for ever, and
+    the reader then waits for ever. So a child process reads; one that stands still is killed.
+    """
+    left, out, until = list(pids), Carriers(), time.monotonic() + ALL_S
+    while left and time.monotonic() < until:
+        words = [os.fsencode(proc), os.fsencode(entry), *(str(pid).encode() for pid in left)]
+        with subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _LOOK],
+            cwd=place_of_ranks(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        ) as child:
+            try:
+                assert child.stdin is not None
+                assert child.stdout is not None
+                with suppress(BrokenPipeError):
+                    child.stdin.write(b"\0\n".join(words))
+                    child.stdin.close()
+                examined, ready = 0, False
+                while examined < len(left):
+                    allowed_s = min(STILL_S if ready else ALL_S, until - time.monotonic())
+                    if not select.select([child.stdout], [], [], max(0.0, allowed_s))[0]:
+                        break
+                    answers = os.read(child.stdout.fileno(), 1 << 16).replace(b"\n", b"")
+                    if not answers:
+                        break
+                    for answer in answers.decode("ascii"):
+                        if answer == "r":  # Python has started, which can take seconds on a busy machine
+                            ready = True
+                            continue
+                        if answer == "1":
+                            out.found.append(left[examined])
+                        examined += 1
+            finally:
+                child.kill()
+        if examined < len(left):
+            out.unread.append(left[examined])
+        left = left[examined + 1 :]
+    out.unread += left
+    return out
 
 
 def signal_found(pids: Iterable[int], number: int, find: Callable[[], Collection[int]]) -> None:

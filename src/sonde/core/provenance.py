@@ -23,6 +23,7 @@ import sonde
 from sonde.core import distribution
 from sonde.core.errors import typed
 from sonde.core.launch import cpus
+from sonde.core.surroundings import place_of_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -310,6 +311,7 @@ def _run(*command: str) -> str:
     try:
         ran = subprocess.run(
             command,
+            cwd=place_of_ranks(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar, cast
 
@@ -20,6 +21,21 @@ if TYPE_CHECKING:
 
 NAMES = ("net", "noise", "io", "store", "bus", "power")
 """All rooms, in the order in which they are shown and measured."""
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """What a room's programs create in a run's folder, next to run.json, the log and block files.
+
+    Only these files are removed when the run is saved: all others belong to a user. Each is a regular expression of
+    whole paths below the run's folder, such as "server-0/data.mdb"; "" for none.
+
+    files: files. folders: folders, which are removed if they are empty then. runs: folders that are runs' folders too.
+    """
+
+    files: str = ""
+    folders: str = ""
+    runs: str = ""
 
 
 class Room(ABC):
@@ -36,6 +52,7 @@ class Room(ABC):
     silent: root attributes that describe the run and not the machine, and that the room's section of a report explains.
     differing: root attributes that differ between two runs of one kind on one machine.
     closer: its command that compares two datasets in more detail than `sonde data diff`.
+    run_files: what its programs create in the folder of a run.
     """
 
     name: ClassVar[str]
@@ -48,6 +65,7 @@ class Room(ABC):
     silent: ClassVar[frozenset[str]] = frozenset()
     differing: ClassVar[frozenset[str]] = frozenset()
     closer: ClassVar[str] = "diff"
+    run_files: ClassVar[RunFiles] = RunFiles()
 
     @abstractmethod
     def schema(self) -> RoomSchema:

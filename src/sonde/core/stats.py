@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from sonde import _core
-from sonde.core.errors import DataError, UsageError
+from sonde.core.samples import count, epochs, samples, share
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    Floats: TypeAlias = NDArray[np.float64]
+    from sonde.core.samples import Floats
 
 __all__ = [
     "ChangePoint",
     "Interval",
-    "Lognormal3",
     "Ranks",
     "Shift",
     "SteadyMedian",
@@ -25,31 +24,22 @@ __all__ = [
     "autocorrelation",
     "block_medians",
     "change_points",
-    "cumulative_spectrum",
     "effective_samples",
     "epoch_means",
     "epoch_median_ci",
     "epoch_medians",
     "epoch_quantile_ci",
     "false_discovery",
-    "fit_lognormal3",
     "hodges_lehmann",
-    "ks_distance",
-    "ks_p",
-    "lognormal3_cdf",
-    "lognormal3_quantile",
     "mean_ci",
     "median",
     "median_ci",
-    "periodogram",
     "pettitt",
     "quantile",
     "quantile_ci",
     "quantile_ranks",
-    "sliding_amplitude",
     "steady_median",
     "summarise",
-    "welch",
 ]
 
 
@@ -93,69 +83,12 @@ class Ranks(NamedTuple):
     level: float
 
 
-class Lognormal3(NamedTuple):
-    """A fitted three-parameter lognormal: log(x - shift) is normal with mean mu and sd sigma."""
-
-    shift: float
-    mu: float
-    sigma: float
-    ks: float
-    loglik: float
-    n: int
-    converged: bool
-
-
 class ChangePoint(NamedTuple):
     """A change of level: the first sample of the new level, Pettitt's K, and p."""
 
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls on this class
     statistic: float
     p: float
-
-
-def _samples(x: ArrayLike) -> Floats:
-    try:
-        array = np.ascontiguousarray(x, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(
-            "core.not_numbers", f"samples are not numbers: {error}", "give floats, in s"
-        ) from None
-    if array.ndim != 1 or np.ndim(x) != 1:
-        raise DataError(
-            "core.not_a_series",
-            f"samples have shape {np.shape(x)}; a series has one dimension",
-            "pick one cell, or flatten with x.ravel()",
-        )
-    return array
-
-
-def _epochs(epoch: ArrayLike) -> NDArray[np.int32]:
-    array = np.asarray(epoch)
-    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise DataError(
-            "core.not_epochs",
-            f"epoch numbers have shape {array.shape} and type {array.dtype}; they are a series of integers",
-            "give one integer for every sample, -1 for none",
-        )
-    return np.ascontiguousarray(array, dtype=np.int32)
-
-
-def _share(name: str, value: float, *, open_ends: bool = True) -> float:
-    inside = 0 < value < 1 if open_ends else 0 <= value <= 1
-    if not inside:
-        ends = "between 0 and 1" if open_ends else "from 0 to 1"
-        raise UsageError(
-            "core.not_a_share", f"{name} is {value:g}; it must be {ends}", f"{name}=0.95, not 95"
-        )
-    return float(value)
-
-
-def _count(name: str, value: int, least: int) -> int:
-    if value != int(value) or value < least:
-        raise UsageError(
-            "core.not_a_count", f"{name} is {value}; it must be a whole number of at least {least}"
-        )
-    return int(value)
 
 
 def summarise(x: ArrayLike) -> Summary:
@@ -175,7 +108,7 @@ def summarise(x: ArrayLike) -> Summary:
 
     Source: quantiles of type 7, Hyndman and Fan, The American Statistician 50, 1996.
     """
-    return Summary(*_core.summarise(_samples(x)))
+    return Summary(*_core.summarise(samples(x)))
 
 
 def quantile(x: ArrayLike, p: float) -> float:
@@ -197,7 +130,7 @@ def quantile(x: ArrayLike, p: float) -> float:
 
     Source: type 7, Hyndman and Fan, The American Statistician 50, 1996.
     """
-    return float(_core.quantile(_samples(x), _share("p", p, open_ends=False)))
+    return float(_core.quantile(samples(x), share("p", p, open_ends=False)))
 
 
 def median(x: ArrayLike) -> float:
@@ -215,7 +148,7 @@ def median(x: ArrayLike) -> float:
     ------
     DataError  x holds NaN or infinity.
     """
-    return float(_core.median(_samples(x)))
+    return float(_core.median(samples(x)))
 
 
 def epoch_medians(x: ArrayLike, epoch: ArrayLike) -> Floats:
@@ -234,12 +167,12 @@ def epoch_medians(x: ArrayLike, epoch: ArrayLike) -> Floats:
     ------
     DataError  x holds NaN or infinity; lengths differ.
     """
-    return np.asarray(_core.epoch_medians(_samples(x), _epochs(epoch)))
+    return np.asarray(_core.epoch_medians(samples(x), epochs(epoch)))
 
 
 def epoch_means(x: ArrayLike, epoch: ArrayLike) -> Floats:
     """Mean of every epoch; as `epoch_medians`."""
-    return np.asarray(_core.epoch_means(_samples(x), _epochs(epoch)))
+    return np.asarray(_core.epoch_means(samples(x), epochs(epoch)))
 
 
 def block_medians(x: ArrayLike, block: int) -> Floats:
@@ -259,7 +192,7 @@ def block_medians(x: ArrayLike, block: int) -> Floats:
     DataError   x holds NaN or infinity.
     UsageError  block is below 1.
     """
-    return np.asarray(_core.block_medians(_samples(x), _count("block", block, 1)))
+    return np.asarray(_core.block_medians(samples(x), count("block", block, 1)))
 
 
 def quantile_ranks(n: int, p: float, level: float = 0.95) -> Ranks:
@@ -282,7 +215,7 @@ def quantile_ranks(n: int, p: float, level: float = 0.95) -> Ranks:
 
     Source: Le Boudec 2010, Theorem 2.1 and Table A.1.
     """
-    return Ranks(*_core.quantile_ranks(_count("n", n, 0), _share("p", p), _share("level", level)))
+    return Ranks(*_core.quantile_ranks(count("n", n, 0), share("p", p), share("level", level)))
 
 
 def quantile_ci(x: ArrayLike, p: float, level: float = 0.95) -> Interval:
@@ -305,7 +238,7 @@ def quantile_ci(x: ArrayLike, p: float, level: float = 0.95) -> Interval:
 
     Source: order statistics, Le Boudec 2010, Table A.1.
     """
-    return Interval(*_core.quantile_ci(_samples(x), _share("p", p), _share("level", level)))
+    return Interval(*_core.quantile_ci(samples(x), share("p", p), share("level", level)))
 
 
 def median_ci(x: ArrayLike, level: float = 0.95) -> Interval:
@@ -327,7 +260,7 @@ def median_ci(x: ArrayLike, level: float = 0.95) -> Interval:
 
     Source: order statistics, Le Boudec 2010, Table A.1.
     """
-    return Interval(*_core.median_ci(_samples(x), _share("level", level)))
+    return Interval(*_core.median_ci(samples(x), share("level", level)))
 
 
 def mean_ci(x: ArrayLike, level: float = 0.95) -> Interval:
@@ -347,7 +280,7 @@ def mean_ci(x: ArrayLike, level: float = 0.95) -> Interval:
     DataError   x holds NaN or infinity.
     UsageError  level is outside (0, 1).
     """
-    return Interval(*_core.mean_ci(_samples(x), _share("level", level)))
+    return Interval(*_core.mean_ci(samples(x), share("level", level)))
 
 
 def hodges_lehmann(differences: ArrayLike, level: float = 0.95) -> Shift:
@@ -372,8 +305,8 @@ def hodges_lehmann(differences: ArrayLike, level: float = 0.95) -> Shift:
 
     Source: Hodges and Lehmann 1963; interval: Hollander and Wolfe 1999, 3.3. Up to 50 pairs exact.
     """
-    x = _samples(differences)
-    _share("level", level)
+    x = samples(differences)
+    share("level", level)
     n = x.size
     _core.median(x)  # raises an error for values that are not finite
     if n == 0:
@@ -424,9 +357,7 @@ def epoch_quantile_ci(x: ArrayLike, epoch: ArrayLike, p: float, level: float = 0
 
     Source: Woodruff, J. Amer. Statist. Assoc. 47, 1952, 635-646, with epochs as clusters, inverted.
     """
-    return Interval(
-        *_core.epoch_quantile_ci(_samples(x), _epochs(epoch), _share("p", p), _share("level", level))
-    )
+    return Interval(*_core.epoch_quantile_ci(samples(x), epochs(epoch), share("p", p), share("level", level)))
 
 
 def epoch_median_ci(x: ArrayLike, epoch: ArrayLike | None = None, level: float = 0.95) -> Interval:
@@ -452,8 +383,8 @@ def epoch_median_ci(x: ArrayLike, epoch: ArrayLike | None = None, level: float =
     Letters 4, 1986, 75-79.
     """
     if epoch is None:
-        return Interval(*_core.epoch_median_ci(_samples(x), _share("level", level)))
-    return Interval(*_core.epoch_median_ci(_samples(x), _epochs(epoch), _share("level", level)))
+        return Interval(*_core.epoch_median_ci(samples(x), share("level", level)))
+    return Interval(*_core.epoch_median_ci(samples(x), epochs(epoch), share("level", level)))
 
 
 class SteadyMedian(NamedTuple):
@@ -491,7 +422,7 @@ def steady_median(x: ArrayLike, epoch: ArrayLike, level: float = 0.95) -> Steady
 
     Source: native/core/stats/pooled.hpp and warm_up.hpp, which name theirs.
     """
-    return SteadyMedian(*_core.steady_median(_samples(x), _epochs(epoch), _share("level", level)))
+    return SteadyMedian(*_core.steady_median(samples(x), epochs(epoch), share("level", level)))
 
 
 def autocorrelation(x: ArrayLike, lag: int) -> float:
@@ -511,7 +442,7 @@ def autocorrelation(x: ArrayLike, lag: int) -> float:
     DataError   x holds NaN or infinity.
     UsageError  lag is negative.
     """
-    return float(_core.autocorrelation(_samples(x), _count("lag", lag, 0)))
+    return float(_core.autocorrelation(samples(x), count("lag", lag, 0)))
 
 
 def effective_samples(x: ArrayLike, epoch: ArrayLike | None = None) -> float:
@@ -534,217 +465,8 @@ def effective_samples(x: ArrayLike, epoch: ArrayLike | None = None) -> float:
     Source: Geyer, Statistical Science 7, 1992, 473-483; with epochs, Cochran 1977, ch. 6.
     """
     if epoch is None:
-        return float(_core.effective_samples(_samples(x)))
-    return float(_core.effective_samples(_samples(x), _epochs(epoch)))
-
-
-def fit_lognormal3(x: ArrayLike) -> Lognormal3:
-    """Fit a three-parameter lognormal.
-
-    Parameters
-    ----------
-    x : (n,) float           ties and rounding by a clock are allowed
-
-    Returns
-    -------
-    Lognormal3. `converged` is False with fewer than 3 distinct values (parameters NaN), and without a tail to the right
-    (parameters then describe a near-normal law).
-
-    Raises
-    ------
-    DataError  x holds NaN or infinity.
-
-    Source: grouped likelihood, Giesbrecht and Kempthorne, J. R. Statist. Soc. B 38, 1976, 257-264.
-    """
-    return Lognormal3(*_core.fit_lognormal3(_samples(x)))
-
-
-def lognormal3_cdf(x: ArrayLike, fit: Lognormal3) -> Floats:
-    """Distribution function of a fitted lognormal.
-
-    Parameters
-    ----------
-    x : (n,) float           0 up to fit.shift
-    fit : Lognormal3
-
-    Returns
-    -------
-    (n,) float in [0, 1]; NaN where the fit has no parameters.
-
-    Raises
-    ------
-    DataError  x holds NaN or infinity.
-    """
-    return np.asarray(_core.lognormal3_cdf(_samples(x), tuple(fit)))
-
-
-def lognormal3_quantile(p: ArrayLike, fit: Lognormal3) -> Floats:
-    """Quantiles of a fitted lognormal.
-
-    Parameters
-    ----------
-    p : (n,) float           outside [0, 1]: NaN
-    fit : Lognormal3
-
-    Returns
-    -------
-    (n,) float, unit of the samples fitted.
-
-    Raises
-    ------
-    DataError  p holds NaN or infinity.
-    """
-    return np.asarray(_core.lognormal3_quantile(_samples(p), tuple(fit)))
-
-
-def ks_distance(x: ArrayLike, fit: Lognormal3) -> float:
-    """Largest distance between the samples' distribution and a fitted lognormal.
-
-    Parameters
-    ----------
-    x : (n,) float           n = 0 gives NaN
-    fit : Lognormal3
-
-    Returns
-    -------
-    float in [0, 1].
-
-    Raises
-    ------
-    DataError  x holds NaN or infinity.
-
-    Source: Kolmogorov-Smirnov.
-    """
-    return float(_core.ks_distance(_samples(x), tuple(fit)))
-
-
-def ks_p(
-    x: ArrayLike, fit: Lognormal3, replicates: int = 199, seed: int = 0, max_samples: int = 500
-) -> float:
-    """Probability of a distance as large as seen, if the law is lognormal.
-
-    The parameters were estimated, so the fit is repeated on simulated samples (parametric bootstrap).
-
-    Parameters
-    ----------
-    x : (n,) float
-    fit : Lognormal3         of x
-    replicates : int >= 1    p is a multiple of 1 / (replicates + 1)
-    seed : int               the same seed gives the same p
-    max_samples : int >= 3   x is thinned evenly to at most this number
-
-    Returns
-    -------
-    float in (0, 1]; NaN where the fit has no parameters.
-
-    Raises
-    ------
-    DataError   x holds NaN or infinity.
-    UsageError  replicates < 1 or max_samples < 3.
-
-    Source: Stute, Gonzalez Manteiga and Presedo Quindimil, Metrika 40, 1993, 243-256.
-    """
-    counts = (
-        _count("replicates", replicates, 1),
-        _count("seed", seed, 0),
-        _count("max_samples", max_samples, 3),
-    )
-    return float(_core.ks_p(_samples(x), tuple(fit), *counts))
-
-
-def periodogram(x: ArrayLike) -> Floats:
-    """One-sided power spectrum of a whole series, mean removed.
-
-    Parameters
-    ----------
-    x : (n,) float           empty: empty
-
-    Returns
-    -------
-    (n // 2 + 1,) float, unit of x squared; the sum is the variance (divisor n).
-
-    Raises
-    ------
-    DataError  x holds NaN or infinity.
-
-    Source: as scipy.signal.periodogram with scaling="spectrum".
-    """
-    return np.asarray(_core.periodogram(_samples(x)))
-
-
-def welch(x: ArrayLike, window: int, overlap: int = 0, epoch: ArrayLike | None = None) -> Floats:
-    """Power spectrum averaged over segments: mean removed from each, Hann taper.
-
-    Parameters
-    ----------
-    x : (n,) float
-    window : int >= 1        samples in a segment
-    overlap : int < window   samples that neighbouring segments share
-    epoch : (n,) int         no segment crosses from one epoch to the next; negative: left out
-
-    Returns
-    -------
-    (window // 2 + 1,) float, unit of x squared; the sum estimates the variance. Empty where no whole
-    segment fits.
-
-    Raises
-    ------
-    DataError   x holds NaN or infinity; lengths differ.
-    UsageError  window < 1 or overlap outside [0, window).
-
-    Source: Welch, IEEE Trans. Audio Electroacoust. 15, 1967, 70-73; scipy.signal.welch over `window`.
-    """
-    window, overlap = _count("window", window, 1), _count("overlap", overlap, 0)
-    if overlap >= window:
-        raise UsageError(
-            "core.bad_overlap", f"overlap is {overlap} samples; it must be below the window of {window}"
-        )
-    if epoch is None:
-        return np.asarray(_core.welch(_samples(x), window, overlap))
-    return np.asarray(_core.welch(_samples(x), _epochs(epoch), window, overlap))
-
-
-def sliding_amplitude(x: ArrayLike, window: int) -> Floats:
-    """Amplitude spectrum of every window of consecutive samples, sliding by one.
-
-    Parameters
-    ----------
-    x : (n,) float
-    window : int >= 1        any length
-
-    Returns
-    -------
-    (n - window + 1, window // 2 + 1) float, unit of x: |numpy.fft.rfft| of x[i : i + window] in row i; no rows if n <
-    window. Its power is the square.
-
-    Raises
-    ------
-    DataError   x holds NaN or infinity.
-    UsageError  window < 1.
-
-    Source: sliding DFT, Jacobsen and Lyons, IEEE Signal Processing Magazine 20, 2003, 74-80.
-    """
-    return np.asarray(_core.sliding_amplitude(_samples(x), _count("window", window, 1)))
-
-
-def cumulative_spectrum(power: ArrayLike) -> Floats:
-    """Running sum of a power spectrum over its total.
-
-    Parameters
-    ----------
-    power : (m,) float >= 0  leave out the mean with power[1:]
-
-    Returns
-    -------
-    (m,) float rising to 1; no power at all gives the straight line of a flat spectrum.
-
-    Raises
-    ------
-    DataError  power holds NaN or infinity.
-
-    Source: Bartlett, An Introduction to Stochastic Processes, 1955.
-    """
-    return np.asarray(_core.cumulative_spectrum(_samples(power)))
+        return float(_core.effective_samples(samples(x)))
+    return float(_core.effective_samples(samples(x), epochs(epoch)))
 
 
 def pettitt(x: ArrayLike) -> ChangePoint:
@@ -764,7 +486,7 @@ def pettitt(x: ArrayLike) -> ChangePoint:
 
     Source: Pettitt, Applied Statistics 28, 1979, 126-135.
     """
-    return ChangePoint(*_core.pettitt(_samples(x)))
+    return ChangePoint(*_core.pettitt(samples(x)))
 
 
 def change_points(
@@ -791,10 +513,10 @@ def change_points(
 
     Source: Pettitt 1979; binary segmentation, Scott and Knott, Biometrics 30, 1974, 507-512.
     """
-    settings: tuple[Any, ...] = (_share("alpha", alpha), _count("min_segment", min_segment, 1))
+    settings: tuple[Any, ...] = (share("alpha", alpha), count("min_segment", min_segment, 1))
     if epoch is None:
-        return [ChangePoint(*c) for c in _core.change_points(_samples(x), *settings)]
-    return [ChangePoint(*c) for c in _core.change_points(_samples(x), _epochs(epoch), *settings)]
+        return [ChangePoint(*c) for c in _core.change_points(samples(x), *settings)]
+    return [ChangePoint(*c) for c in _core.change_points(samples(x), epochs(epoch), *settings)]
 
 
 def false_discovery(p: ArrayLike, of: int = 0) -> Floats:

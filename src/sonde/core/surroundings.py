@@ -14,7 +14,7 @@ import pwd
 import re
 import stat
 from collections.abc import Collection, Iterator, MutableMapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -109,21 +109,29 @@ def make_safe(environ: MutableMapping[str, str], folder: Path = Path()) -> Itera
     Raises
     ------
     EnvironmentFailure  core.settings_of_others: a file that cannot be switched off is there, and belongs to another
-    user.
+    user, or is no plain file.
     """
     for name, value in SWITCHED_OFF.items():
         environ.setdefault(name, value)
     own = os.geteuid()
     for name in READ_BY_LIBRARIES:
         try:
-            found = (folder / name).stat()
+            # A link could lead to text of another user in a file of root's, such as /proc/PID/cmdline.
+            found = (folder / name).lstat()
         except OSError:
             continue
-        if found.st_uid not in (own, 0) or found.st_mode & stat.S_IWOTH:
+        why = ""
+        if not stat.S_ISREG(found.st_mode):
+            why = "is a link" if stat.S_ISLNK(found.st_mode) else "is not a plain file"
+        elif found.st_nlink > 1:
+            why = f"has {found.st_nlink} names (hard links)"
+        elif found.st_uid not in (own, 0) or found.st_mode & stat.S_IWOTH:
+            why = f"belongs to user {found.st_uid}, mode {stat.S_IMODE(found.st_mode):o}"
+        if why:
             raise EnvironmentFailure(
                 "core.settings_of_others",
-                f"./{name} belongs to user {found.st_uid}, mode {stat.S_IMODE(found.st_mode):o}, and a library "
-                "would read settings from it; allowed: files that only you or root can write",
+                f"./{name} {why}, and a library would read settings from it; allowed: plain files that only you or "
+                "root can write",
                 "change to a folder of your own: cd",
             )
     if own == 0:
@@ -142,6 +150,11 @@ def place_of_ranks() -> Path | None:
     except OSError:  # it was removed
         return Path("/")
     return Path("/") if _fault(here, _root_here()) else None
+
+
+def from_start_folder(word: str) -> str:
+    """A path as the caller gave it, for a program that starts in `place_of_ranks()`."""
+    return word if place_of_ranks() is None else os.path.abspath(word)
 
 
 @contextmanager
@@ -231,13 +244,48 @@ def _why_not_own(path: str, owners: Collection[int], sticky: bool = False) -> st
     return "" if os.path.isdir(path) else "which is not a folder"
 
 
-def _fault(path: str, owners: Collection[int], sticky: bool = False, may_lack: bool = False) -> Fault | None:
+def other_owner(path: str, mapped: tuple[int, int] | None = None) -> Fault | None:
+    """The reason why somebody whom the caller does not trust could put another folder in the place of the one at a
+    path, or of one that the caller makes in it; None if nobody could.
+
+    Trusted are the caller, root, and the owner of Sonde's own files, who decides what the caller runs. Users other than
+    root also trust the members of their groups: they may work in folders that one of their groups may write, and trust
+    the owners of these.
+
+    path: an absolute path; its last folder may be sticky, as /tmp is. Where it cannot be examined, for example because
+    a folder is missing, only the way to there counts: the caller's next use of the path fails in the same way. mapped:
+    the device of a file system that maps users, and the owner that it gives to the caller's files.
+    """
+    own = os.geteuid()
+    owners = {own, os.stat(__file__).st_uid} | _root_here()
+    if own == 0:
+        return _fault(path, owners, sticky=True, as_far=True, mapped=mapped)
+    groups = {os.getegid(), *os.getgroups()}
+    with suppress(OSError):
+        for _, found in _way(path):
+            shared = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_IWGRP
+            if shared and found.st_gid in groups:
+                owners.add(found.st_uid)
+    return _fault(path, owners, sticky=True, as_far=True, groups=True, mapped=mapped)
+
+
+def _fault(
+    path: str,
+    owners: Collection[int],
+    *,
+    sticky: bool = False,
+    may_lack: bool = False,
+    as_far: bool = False,
+    groups: bool = False,
+    mapped: tuple[int, int] | None = None,
+) -> Fault | None:
     """The reason why somebody other than `owners` controls what is at a path; None if nobody does.
 
     Each folder on the way counts, and each link with the way to its target: a user who can rename one of them controls
     everything behind it. In a sticky folder nobody can rename files of others, so such a folder is a fault only at the
     end of the path. sticky: it is no fault there either. may_lack: a missing file is no fault, if only owners can
-    create it.
+    create it. as_far: no error is a fault; only the way that can be examined counts. groups: a folder that a group may
+    write is no fault. mapped: (device, user): one more owner, on this device only.
     """
     if not os.path.isabs(path):
         return Fault(_as_place(path), "which is not an absolute path", f"'{path}' is not an absolute path")
@@ -247,18 +295,19 @@ def _fault(path: str, owners: Collection[int], sticky: bool = False, may_lack: b
         for step in _way(path):
             way.append(step)
     except OSError as error:
-        lacking = may_lack and error.errno == errno.ENOENT
+        lacking = as_far or (may_lack and error.errno == errno.ENOENT)
         if not lacking:
             why = f"cannot be examined: {(error.strerror or str(error)).lower()}"
             return Fault(_as_place(path), f"which {why}", f"'{path}' {why}")
     for number, (place, found) in enumerate(way, 1):
-        if found.st_uid not in owners:
+        if found.st_uid not in owners and (found.st_dev, found.st_uid) != mapped:
             return Fault(
                 place, f"which belongs to user {found.st_uid}", f"'{place}' belongs to user {found.st_uid}"
             )
         if stat.S_ISLNK(found.st_mode) or (found.st_mode & stat.S_ISVTX and (sticky or number < len(way))):
             continue
-        if who := _who_else_writes(place, found):
+        who = "everybody" if found.st_mode & stat.S_IWOTH else ""
+        if who := who or ("" if groups else _who_else_writes(place, found)):
             return Fault(place, f"where {who} can write", f"{who} can write in '{place}'")
     return None
 

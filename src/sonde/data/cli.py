@@ -47,6 +47,7 @@ def validate(files: tuple[Path, ...], quick: bool, any_size: bool) -> Outcome:
 
     Exit code 3 if one does not.
     """
+    from sonde.data.validate import other_titles
     from sonde.data.validate import validate as check
     from sonde.data.words import count
 
@@ -69,6 +70,10 @@ def validate(files: tuple[Path, ...], quick: bool, any_size: bool) -> Outcome:
             text = finding.text if str(path) in finding.text else f"{path}: {finding.text}"
             evidence = {"file": str(path), **finding.evidence}
             outcome.findings.append(Finding(finding.code, text, evidence, finding.next))
+        outcome.warnings += [
+            Warning(warning.code, f"{path}: {warning.evidence}", warning.hint)
+            for warning in other_titles(path, any_size)
+        ]
     outcome.values = {"files": [{"file": str(path), "violations": len(found[path])} for path in files]}
     return outcome
 
@@ -247,6 +252,7 @@ def history(folder: Path, last: int, matters: float) -> Outcome:
     .sonde-history.sqlite in FOLDER stores the results of reading.
     """
     from sonde.data import history as past
+    from sonde.data.trends import FEWEST
     from sonde.data.words import count
 
     found = past.history(folder)
@@ -267,7 +273,7 @@ def history(folder: Path, last: int, matters: float) -> Outcome:
     else:
         most = max(len(one.earlier) for one in found.judged)
         outcome.verdict = (
-            f"{count(len(found.runs), 'run')}; no verdict: {past.FEWEST} earlier comparable runs are needed, "
+            f"{count(len(found.runs), 'run')}; no verdict: {FEWEST} earlier comparable runs are needed, "
             f"and there {'is' if most == 1 else 'are'} {most}"
         )
     outcome.tables = list(_history_tables(found, last))

@@ -64,7 +64,7 @@ class Compared:
 
     def cell(self, index: tuple[int, ...]) -> dict[str, Any]:
         """{"src": 0, "dst": 3} for a position."""
-        return {dim: self.labels[dim][at].item() for dim, at in zip(self.dims, index)}
+        return {dim: np.asarray(self.labels[dim][at]).item() for dim, at in zip(self.dims, index)}
 
     def worst(self) -> tuple[int, ...]:
         """The position of the cell with the largest difference among those that differ."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 from pathlib import Path
 
-from sonde.core import dataset, seal
+from sonde.core import dataset, run_folder, seal
 from sonde.core.errors import DataError, EnvironmentFailure, UsageError, typed
 from sonde.core.interrupt import put_off
 from sonde.core.launch import remains
@@ -28,14 +28,14 @@ def recover(run_dir: Path, out: Path | None = None, analyse: bool = True) -> lis
 
     A folder of another user is only read, and stays unchanged.
     """
-    with seal.hold(run_dir) as held:
-        if (done := seal.finish(run_dir, held)) is not None:
+    with run_folder.hold(run_dir) as held:
+        if (done := seal.finish(run_dir, held, out)) is not None:
             return done
         target = default_target(run_dir) if out is None else out
         _refuse_while_written(held.files)
         if held.writable:
             remains.clear(run_dir)
-        run = seal.read_run(run_dir)
+        run = run_folder.read(run_dir)
         schema = rooms.schema(run.room)
         for part, path in seal.targets(run_dir, target, seal.parts_of(run_dir, run, schema)):
             if path.exists() and not _same_run(path, run):
@@ -72,7 +72,7 @@ def _refuse_while_written(run: Folder) -> None:
             continue
 
 
-def _same_run(path: Path, run: seal.Run) -> bool:
+def _same_run(path: Path, run: run_folder.Run) -> bool:
     try:
         with dataset.open(path) as tree:
             found = dataset.attrs(tree)

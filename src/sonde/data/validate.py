@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sonde.core import dataset
-from sonde.core.errors import DataError, Finding
+from sonde.core.errors import DataError, Finding, Warning
 from sonde.data import rooms
 
 if TYPE_CHECKING:
@@ -24,6 +24,15 @@ def validate(path: Path, values: bool = True, any_size: bool = False) -> list[Fi
         return dataset.validate(path, room_check(path, any_size), values, any_size)
     except DataError as error:
         return [Finding(error.code, error.what, {"file": str(path)}, error.hint)]
+
+
+def other_titles(path: Path, any_size: bool = False) -> list[Warning]:
+    """Warnings for variables whose titles are not those of this version; [] for a file that cannot be opened."""
+    try:
+        with dataset.open(path, any_size, any_values=True) as tree:
+            return dataset.other_titles(tree)
+    except DataError:
+        return []
 
 
 def room_check(path: Path, any_size: bool = False) -> Callable[[xr.DataTree], Iterable[Finding]]:

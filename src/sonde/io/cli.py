@@ -14,9 +14,11 @@ from sonde.core.outcome import Outcome
 from sonde.io.maps.cli_options import LAYERS, MAPS, chosen
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import xarray as xr
 
-    from sonde.io.record import run_trace
+    from sonde.io.record import run_request
 
 
 @click.group()
@@ -146,8 +148,51 @@ def run(
     """
     from sonde.core import hostlist
     from sonde.core.launch.start import output_path
-    from sonde.io.record import run_trace
+    from sonde.io.record import run_request, run_trace
 
+    _check_run(command, attach, seconds, pairs)
+    # Probes in the C library slow every process on this machine. So, unless the user names that layer, attached
+    # processes are traced by their system calls instead, which the kernel reports for them alone.
+    spared = ("posix",) if attach and names is None else ()
+    layers = chosen(names, maps, kernel or bool(spared))
+    where = tuple(hostlist.expand(hosts)) if hosts else ()
+    request = run_request.Request(
+        command,
+        layers if command else [layer for layer in layers if layer.name not in spared],
+        output_path("io", output),
+        most_bytes,
+        ["sonde", *sys.argv[1:]],
+        launcher,
+        run_request.ranks_of(command, launcher, ntasks, where),
+        where,
+        uprobes,
+        attach,
+        seconds,
+        spared,
+        gluster or "",
+        starters,
+    )
+    if dry_run:
+        return _plan_of_run(request, pairs)
+    done = run_trace.trace(request, sys.stderr if settings().json else None, settings().say)
+    outcome = told_of(done.file.path, "run")
+    outcome.values["status"] = done.status
+    outcome.beside = bool(command)
+    outcome.exit = Exit.INTERRUPTED if done.interrupted else done.status
+    if pairs and not done.status:
+        _try(request, done.file.path, pairs, outcome)
+    return outcome
+
+
+def _check_run(
+    command: Sequence[str], attach: Sequence[int], seconds: float | None, pairs: int | None
+) -> None:
+    """Refuse options of `run` that do not fit together.
+
+    Raises
+    ------
+    NoSuchOption. UsageError  io.no_program, io.for_without_attach, io.try_without_command.
+    """
     if command and command[0].startswith("-"):  # click passes unknown options on to the command
         raise click.NoSuchOption(command[0], ctx=click.get_current_context())
     if not command and not attach:
@@ -168,71 +213,43 @@ def run(
             "--try repeats a command, but --attach traces running processes",
             "leave --attach out",
         )
-    # Probes in the C library slow every process on this machine. So, unless the user names that layer, attached
-    # processes are traced by their system calls instead, which the kernel reports for them alone.
-    spared = ("posix",) if attach and names is None else ()
-    layers = chosen(names, maps, kernel or bool(spared))
-    where = tuple(hostlist.expand(hosts)) if hosts else ()
-    request = run_trace.Request(
-        command,
-        layers if command else [layer for layer in layers if layer.name not in spared],
-        output_path("io", output),
-        most_bytes,
-        ["sonde", *sys.argv[1:]],
-        launcher,
-        run_trace.ranks_of(command, launcher, ntasks, where),
-        where,
-        uprobes,
-        attach,
-        seconds,
-        spared,
-        gluster or "",
-        starters,
+
+
+def _plan_of_run(request: run_request.Request, pairs: int | None) -> Outcome:
+    """The outcome of --dry-run: what would be traced, and the line that would start it."""
+    from sonde.core import run_folder
+    from sonde.io.record import run_request, run_trace
+
+    folder = run_folder.folder_of(request.out)
+    words = run_request.line(request, folder)
+    watching = run_trace.Watching.of(request)
+    rows = [("layers", ", ".join(layer.name for layer in request.layers)), ("dataset", str(request.out))]
+    rows += [("process", f"{one.number} {one.program}") for one in watching.processes]
+    rows += [("servers", f"GlusterFS volume {request.gluster}")] if request.gluster else []
+    if request.attach or request.uprobes:
+        rows.append(("probes", f"{len(watching.probes)}"))
+    if pairs:
+        rows.append(("then", f"{pairs} rounds with and without each hint of a finding"))
+    variables = run_request.environment(folder, request.starters)
+    started = ["env", *(f"{name}={value}" for name, value in variables.items()), *words]
+    return Outcome.dry_run(
+        "io",
+        "run",
+        [rows],
+        [started] if words else [],
+        {
+            "layers": [layer.name for layer in request.layers],
+            "dataset": str(request.out),
+            "probes": [[str(one.file.path), one.symbol] for one in watching.probes],
+        },
+        watching.warnings,
     )
-    if dry_run:
-        from sonde.core import seal
-
-        folder = seal.run_folder(request.out)
-        words = run_trace.line(request, folder)
-        watching = run_trace.Watching.of(request)
-        rows = [("layers", ", ".join(layer.name for layer in request.layers)), ("dataset", str(request.out))]
-        rows += [("process", f"{one.number} {one.program}") for one in watching.processes]
-        rows += [("servers", f"GlusterFS volume {gluster}")] if gluster else []
-        if attach or uprobes:
-            rows.append(("probes", f"{len(watching.probes)}"))
-        if pairs:
-            rows.append(("then", f"{pairs} rounds with and without each hint of a finding"))
-        started = [
-            "env",
-            *(f"{name}={value}" for name, value in run_trace.environment(folder, starters).items()),
-            *words,
-        ]
-        return Outcome.dry_run(
-            "io",
-            "run",
-            [rows],
-            [started] if words else [],
-            {
-                "layers": [layer.name for layer in request.layers],
-                "dataset": str(request.out),
-                "probes": [[str(one.file.path), one.symbol] for one in watching.probes],
-            },
-            watching.warnings,
-        )
-    done = run_trace.trace(request, sys.stderr if settings().json else None, settings().say)
-    outcome = told_of(done.file.path, "run")
-    outcome.values["status"] = done.status
-    outcome.beside = bool(command)
-    outcome.exit = Exit.INTERRUPTED if done.interrupted else done.status
-    if pairs and not done.status:
-        _try(request, done.file.path, pairs, outcome)
-    return outcome
 
 
-def _try(request: run_trace.Request, path: Path, pairs: int, outcome: Outcome) -> None:
+def _try(request: run_request.Request, path: Path, pairs: int, outcome: Outcome) -> None:
     """Try the suggestions of the findings, and add the result to the outcome."""
     import sonde
-    from sonde.core import seal
+    from sonde.core import dataset_file
     from sonde.io.record import run_whatif
     from sonde.io.trace import whatif, whatif_verdict
 
@@ -242,7 +259,7 @@ def _try(request: run_trace.Request, path: Path, pairs: int, outcome: Outcome) -
     whatif_verdict.tell(result, outcome)
     found = whatif.written(result)
     try:
-        seal.add_variables(path, {"raw": found, "summary": found})
+        dataset_file.add_variables(path, {"raw": found, "summary": found})
     except SondeError as error:  # the trace itself is saved
         outcome.warnings.append(
             Warning(error.code, f"the results of --try are not saved: {error.what}", error.hint)
@@ -315,8 +332,8 @@ def told_of(path: Path, verb: str, every: bool = False) -> Outcome:
     """The outcome that shows a dataset. every: show all rows."""
     import sonde
     from sonde.core import dataset
+    from sonde.io.trace import not_seen, whatif, whatif_verdict
     from sonde.io.trace import verdict as trace_verdict
-    from sonde.io.trace import whatif, whatif_verdict
     from sonde.io.trace.findings import findings
 
     with sonde.open(path) as tree:
@@ -336,7 +353,7 @@ def told_of(path: Path, verb: str, every: bool = False) -> Outcome:
             dataset=str(path),
             complete=bool(tree.attrs.get("complete", 1)),
             findings=findings(summary),
-            warnings=dataset.warnings_of(tree),
+            warnings=[*dataset.warnings_of(tree), *not_seen.warnings(summary)],
             values={
                 **trace_verdict.values(summary),
                 "stop_reason": str(tree.attrs.get("stop_reason", "unknown")),

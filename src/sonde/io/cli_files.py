@@ -92,7 +92,7 @@ def _written(text: Iterator[bytes], output: Path) -> None:
                         (stream or file).write(piece)
             new.publish()
     except OSError as error:
-        from sonde.core.seal import cannot_write
+        from sonde.core.disk import cannot_write
 
         raise cannot_write(output, error, "choose another place") from None
 
@@ -132,7 +132,7 @@ def _parquet(raw: xr.Dataset, output: Path | None) -> None:
                     writer.write_table(pa.table(arrays, schema=schema))
             new.publish()
     except OSError as error:
-        from sonde.core.seal import cannot_write
+        from sonde.core.disk import cannot_write
 
         raise cannot_write(output, error, "choose another place") from None
 
@@ -159,7 +159,7 @@ def join(files: tuple[Path, ...], counted: Path | None, output: Path | None) -> 
     sonde io join client.nc server.nc -o both.nc
     """
     import sonde
-    from sonde.core import dataset, seal
+    from sonde.core import dataset, dataset_file
     from sonde.core.launch.start import output_path
     from sonde.io.cli import told_of
     from sonde.io.maps import run_maps
@@ -194,7 +194,7 @@ def join(files: tuple[Path, ...], counted: Path | None, output: Path | None) -> 
                     "compare them only with the requests of that time",
                 )
             )
-        seal.write_dataset(path, whole, analyse(whole), about, warnings=warnings)
+        dataset_file.write_dataset(path, whole, analyse(whole), about, warnings=warnings)
     return told_of(path, "join")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from sonde.core.errors import Finding, Warning
 from sonde.core.layout import Layout
-from sonde.core.seal import read_run
+from sonde.core.run_folder import read
 from sonde.core.section import Section
 from sonde.io.trace.sealing import TraceSchema
 
@@ -31,7 +31,7 @@ class IoSchema:
 
     def close(self, folder: Path, ended: bool) -> tuple[dict[str, Any], list[Warning]]:
         """Close the files of a trace; a study has no open files."""
-        if read_run(folder).plan.get("kind") == "study":
+        if read(folder).plan.get("kind") == "study":
             return {}, []
         return TraceSchema().close(folder, ended)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sonde.core.room import Room
+from sonde.core.room import Room, RunFiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +27,16 @@ class IoRoom(Room):
     all_of = ("netcdf",)
     asks = ("io", "iokernel", "iostack")
     silent = frozenset(("study", "rounds", "traced", "status", "max_trace", "began_utc_ns"))
+    run_files = RunFiles(
+        files=(
+            # the tracer and the watcher; servers; runs of a study
+            r"table|[^/]+\.(tail|functions|descriptors|shared|refused)|watch\.spec|servers\.json"
+            r"|results\.json|out|err|hints|trace\.nc|[a-z]+-[0-9]{5}\.part"
+            # unfinished files, as earlier versions named them
+            r"|\.servers\.json\.part|trace\.nc\.part"
+        ),
+        runs=r"trace\.run",
+    )
 
     def schema(self) -> RoomSchema:
         from sonde.io.kinds import SCHEMA

@@ -19,7 +19,7 @@ MACHINE = "x86_64"
 @check("io", "Tracer", "Parallel I/O", 30)
 def io(here: Here) -> Answer:
     """Trace a program."""
-    from sonde.io.record import run_trace
+    from sonde.io.record import run_request
 
     values: dict[str, Any] = {"built": False, "works": False}
     if platform.machine() != MACHINE:
@@ -27,7 +27,7 @@ def io(here: Here) -> Answer:
             f"not available: the tracer needs x86-64, and this is {platform.machine()}", NONE, values
         )
     try:
-        run_trace.library()
+        run_request.library()
     except SondeError:
         return Answer("not built", NONE, values, [Need("the tracer", "make setup")])
     values["built"] = True
@@ -44,10 +44,10 @@ def _traced() -> int:
     """The number of calls that the tracer recorded of a program that reads a file."""
     import sonde
     from sonde.io.maps import run_maps
-    from sonde.io.record import run_trace
+    from sonde.io.record import run_request, run_trace
 
     with tempfile.TemporaryDirectory(prefix="sonde-doctor-") as folder, open(os.devnull, "wb") as nothing:
-        request = run_trace.Request(
+        request = run_request.Request(
             ("cat", __file__),
             run_maps.chosen(("posix",), (), False),
             Path(folder) / "a.nc",

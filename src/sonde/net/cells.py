@@ -2,67 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import xarray as xr
 
-from sonde.core import stats
+from sonde.core import lognormal, stats
 from sonde.core.deadline import Deadline
+from sonde.core.described import Described
 from sonde.core.errors import DataError
 from sonde.net import periodicity
 from sonde.net.periodicity import Cycle
+from sonde.net.schema import BLOCKS, CELL, FITTED, MEASURED, SERIES
 
 # The largest memory of one piece of /raw, all its variables together.
 PIECE_BYTES = 16 << 20
-# A series without epochs is cut into this number of blocks for questions about its course.
-BLOCKS = 20
 
-SERIES = ("src", "dst", "size", "sample")
 Spot = tuple[int, int, int]
-
-# name -> unit, long_name, method
-CHEAP: dict[str, tuple[str, str, str]] = {
-    "mean": ("s", "mean", "arithmetic mean of all samples"),
-    "sd": ("s", "standard deviation", "of the sample, n - 1 in the denominator"),
-    "min": ("s", "smallest delay", "smallest sample"),
-    "max": ("s", "largest delay", "largest sample"),
-    "median": (
-        "s",
-        "median",
-        "middle of the samples after the warm-up; ties of a clock's tick spread over it",
-    ),
-    "q05": ("s", "5 % quantile", "linear between order statistics"),
-    "q25": ("s", "25 % quantile", "linear between order statistics"),
-    "q75": ("s", "75 % quantile", "linear between order statistics"),
-    "q95": ("s", "95 % quantile", "linear between order statistics"),
-    "q99": ("s", "99 % quantile", "linear between order statistics"),
-    "median_low": (
-        "s",
-        "lower end of the 95 % interval of the median",
-        "from what differs between epochs, Woodruff 1952 over epochs after the warm-up; none with fewer than two",
-    ),
-    "median_high": (
-        "s",
-        "upper end of the 95 % interval of the median",
-        "from what differs between epochs, Woodruff 1952 over epochs after the warm-up; none with fewer than two",
-    ),
-    "warmup": (
-        "1",
-        "samples left out of the median as warm-up",
-        "epochs that stand out at the beginning, and a tail as long",
-    ),
-    "ess": ("1", "effective sample size", "variance of one sample over that of the mean, from epochs"),
-    "epochs": ("1", "epochs with samples", "counted"),
-    "n": ("1", "samples", "counted"),
-    "drift_p": (
-        "1",
-        "p of no drift",
-        f"Pettitt 1979 on epoch medians; on medians of {BLOCKS} blocks with one epoch",
-    ),
-}
-INTEGERS = ("epochs", "n", "warmup")
 
 
 @dataclass(frozen=True)
@@ -176,7 +133,7 @@ def check(raw: xr.Dataset) -> None:
 
 
 def measure(raw: xr.Dataset) -> dict[str, np.ndarray]:
-    """The statistics of CHEAP for every cell.
+    """The statistics of `schema.MEASURED` for every cell.
 
     Parameters
     ----------
@@ -192,8 +149,7 @@ def measure(raw: xr.Dataset) -> dict[str, np.ndarray]:
     DataError  net.no_latency, net.infinite_latency.
     """
     check(raw)
-    shape = tuple(raw.sizes[d] for d in SERIES[:3])
-    out = {name: np.zeros(shape, np.int32) if name in INTEGERS else np.full(shape, np.nan) for name in CHEAP}
+    out = _blank(raw, MEASURED)
     for box in pieces(raw):
         for spot, series in series_in(raw, box):
             x = series.latency
@@ -215,36 +171,8 @@ def measure(raw: xr.Dataset) -> dict[str, np.ndarray]:
     return out
 
 
-# name -> unit, long_name, method. Computed for at most FITTED cells: each costs milliseconds.
-COSTLY: dict[str, tuple[str, str, str]] = {
-    "lognormal_shift": ("s", "shift of the fitted three-parameter lognormal", "grouped likelihood"),
-    "lognormal_mu": ("1", "mean of log((delay - shift) / 1 s)", "grouped likelihood"),
-    "lognormal_sigma": ("1", "standard deviation of log((delay - shift) / 1 s)", "grouped likelihood"),
-    "lognormal_ks": ("1", "Kolmogorov-Smirnov distance from the fitted lognormal", "largest distance"),
-    "lognormal_p": ("1", "p of the fitted lognormal", "parametric bootstrap; for representative cells only"),
-    "cyclic_p": (
-        "1",
-        "p of no cycle, within bursts and between them",
-        "highest ordinate over a fitted red and white background, every frequency paid for",
-    ),
-    "cyclic_period": ("s", "period of the strongest cycle; NaN where cyclic_p > 0.01", "of that ordinate"),
-    "cyclic_samples": ("1", "the same in samples, where samples have no times", "of that ordinate"),
-    "outlier_share": (
-        "1",
-        "share of samples that are outliers",
-        "6 robust sd above the median of their epoch",
-    ),
-    "outlier_p": ("1", "p of outliers at random times", "Rayleigh's power, every frequency paid for"),
-    "outlier_period": ("s", "period of recurring outliers; NaN where outlier_p > 0.01", "of that power"),
-    "outlier_samples": ("1", "the same in samples, where samples have no times", "of that power"),
-    "regimes": (
-        "1",
-        "levels that the epoch medians take; 0 where not looked for",
-        "Pettitt, binary segmentation",
-    ),
-    "homogeneous_p": ("1", "p of epochs alike in level and spectrum", "permutation of epochs"),
-}
-FITTED = 120
+# At most this number of cells gets laws and cycles: each costs milliseconds.
+MAX_FITTED = 120
 # Larger cells are thinned to this number of samples before a law is fitted.
 MOST_SAMPLES_FITTED = 1000
 LEVEL = 0.01
@@ -253,7 +181,7 @@ LEVEL = 0.01
 def fit(
     raw: xr.Dataset, spots: Sequence[Spot], with_p: Collection[Spot] = (), deadline: Deadline | None = None
 ) -> tuple[dict[str, np.ndarray], int]:
-    """The statistics of COSTLY for chosen cells, NaN (0 for regimes) elsewhere.
+    """The statistics of `schema.FITTED` for chosen cells, NaN (0 for regimes) elsewhere.
 
     Parameters
     ----------
@@ -265,9 +193,7 @@ def fit(
     Arrays (src, dst, size) by name, and the number of analysed cells. A period is in s, or in samples if the cell's
     samples have no times.
     """
-    shape = tuple(raw.sizes[d] for d in SERIES[:3])
-    out = {name: np.full(shape, np.nan) for name in COSTLY}
-    out["regimes"] = np.zeros(shape, np.int32)
+    out = _blank(raw, FITTED)
     limit = deadline or Deadline()
     pieces = limit.pieces()
     for done, spot in enumerate(spots):
@@ -278,11 +204,11 @@ def fit(
         if len(series) < 2:
             continue
         law = series.latency[:: max(1, len(series) // MOST_SAMPLES_FITTED)]
-        fitted = stats.fit_lognormal3(law)
+        fitted = lognormal.fit_lognormal3(law)
         for name, value in zip(("shift", "mu", "sigma", "ks"), (*fitted[:3], fitted.ks)):
             out[f"lognormal_{name}"][spot] = value
         if spot in with_p and fitted.converged:
-            out["lognormal_p"][spot] = stats.ks_p(law, fitted, replicates=99)
+            out["lognormal_p"][spot] = lognormal.ks_p(law, fitted, replicates=99)
         cycle = strongest_cycle(series)
         out["cyclic_p"][spot] = cycle.p
         unit = "period" if series.t is not None else "samples"
@@ -323,6 +249,15 @@ def windows(series: Series) -> np.ndarray:
     width = int(np.quantile(count, 0.25))
     long = begin[count >= width]
     return series.latency[long[:, None] + np.arange(width)] if width else np.zeros((0, 0))
+
+
+def _blank(raw: xr.Dataset, table: Mapping[str, Described]) -> dict[str, np.ndarray]:
+    """Arrays (src, dst, size) for the statistics of a table: NaN, or 0 for counts."""
+    shape = tuple(raw.sizes[d] for d in CELL)
+    return {
+        name: np.full(shape, np.nan) if what.dtype == "<f8" else np.zeros(shape, what.dtype)
+        for name, what in table.items()
+    }
 
 
 def _values(raw: xr.Dataset, name: str, box: tuple[slice, slice, slice]) -> np.ndarray:

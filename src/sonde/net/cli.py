@@ -5,11 +5,11 @@ from __future__ import annotations
 import secrets
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from sonde.core.errors import DataError, Exit, Finding, UsageError, typed
+from sonde.core.errors import Exit, Finding, UsageError, typed
 from sonde.core.options import (
     A_NC,
     AGAINST,
@@ -26,6 +26,8 @@ from sonde.core.options import (
     settings,
 )
 from sonde.core.outcome import Outcome, Table
+from sonde.net import cli_models
+from sonde.net.cli_models import FILES
 from sonde.net.modes import CHOICES, VALUES, modes, read_modes
 from sonde.net.plan import PAIRINGS, Plan, gap_for, read_pair, read_pairs
 
@@ -353,11 +355,6 @@ def _dry(request: Request) -> Outcome:
     return Outcome.dry_run("net", "run", [rows], [line], facts, plan.warnings())
 
 
-FILES = click.argument(
-    "files", nargs=-1, required=True, metavar="FILE.nc...", type=click.Path(path_type=Path)
-)
-
-
 @group.command()
 @common()
 @FILES
@@ -474,216 +471,16 @@ def diff(a: Path, b: Path, matters: float) -> Outcome:
     return result.outcome("net", "diff", b)
 
 
-def _share(value: float, digits: int) -> str:
-    return f"{value:.{digits}%}" if value == value else "–"
-
-
-@group.command()
-@common("seed")
-@FILES
-@click.option(
-    "--rule",
-    "rules_",
-    multiple=True,
-    default=("all",),
-    metavar="RULE",
-    help="A rule; may be repeated; or all.",
-)
-@click.option(
-    "--cap",
-    type=click.IntRange(min=1),
-    default=20000,
-    show_default=True,
-    help="Largest number of samples per cell.",
-)
-def replay(files: tuple[Path, ...], rules_: tuple[str, ...], cap: int, seed: int | None) -> Outcome:
-    """Show the samples, saved time and error of each stopping rule, on series recorded in full.
-
-    The rules are those that decide in live runs. Several files compare networks and modes.
-
-    \b
-    sonde net replay a.nc --rule all
-    sonde net replay tcp.nc shm.nc --rule ci:1% --rule fixed:1000
-    """
-    import sonde
-    from sonde.core.rules import check_rule, rules
-    from sonde.core.units import format_duration
-    from sonde.net.replay import RuleResult, best, replay_all
-    from sonde.net.replay import verdict as verdict_of
-
-    specs = [r.name for r in rules()] if "all" in rules_ else list(dict.fromkeys(rules_))
-    for spec in specs:
-        check_rule(spec)
-    outcome = Outcome("net", "replay", schema="net/1", dataset=str(files[0]))
-    found: dict[str, list[RuleResult]] = {}
-    for file in dict.fromkeys(files):
-        with sonde.open(file) as tree:
-            if "raw" not in tree.children or "latency" not in tree["raw"].data_vars:
-                raise DataError(
-                    "net.no_series",
-                    f"{file} has no single samples, only their summary",
-                    "measure with --raw",
-                )
-            results = replay_all(
-                tree["raw"].to_dataset(),
-                specs,
-                cap=cap,
-                seed=1 if seed is None else seed,
-                alone=len(str(tree.attrs.get("modes", "")).split()) <= 1,
-            )
-        rows = [
-            (
-                r.rule,
-                f"{r.n:.0f}",
-                *(
-                    _share(value, digits)
-                    for value, digits in ((r.error, 2), (r.error_p95, 2), (r.coverage, 0))
-                ),
-                f"{r.time_saved:.0%}" if r.wall_s is None else format_duration(r.wall_s),
-                str(r.decisions.get("converged", 0)),
-            )
-            for r in results
-        ]
-        whole = results[0].recorded_s
-        time, what = (
-            ("saved", "of the time in samples")
-            if whole is None
-            else ("run", "duration of the whole run, with pauses and barriers")
-        )
-        head = ("rule", "n", "error", "95 %", "covers", time, "converged")
-        note = (
-            "n, error: median over cells, against the median of the whole series\n"
-            f"{time}: {what}\nconverged: cells; the others reached a cap, drifted, or the series ended"
-        )
-        title = f"{file}: {results[0].cells} cells" + (f", {format_duration(whole)}" if whole else "")
-        outcome.tables.append(Table(title, head, rows, right=(1, 2, 3, 4, 5, 6), note=note))
-        found[str(file)] = results
-    outcome.values["rules"] = [{"dataset": name, **r.as_json()} for name, each in found.items() for r in each]
-    outcome.values["best"] = best(found)
-    outcome.verdict, outcome.sound = verdict_of(found)
-    if len(found) > 1:
-        outcome.lines = [f"{name}: {verdict_of({name: each})[0]}" for name, each in found.items()]
-    return outcome
-
-
-@group.command()
-@common()
-@FILE
-@click.option(
-    "--assume",
-    type=click.Path(path_type=Path),
-    metavar="MODEL.toml",
-    help="Model of the network to compare the links with.",
-)
-@click.option(
-    "--tolerance",
-    type=SHARE,
-    default="20%",
-    metavar="SHARE",
-    help="Allowed difference between a link and the assumed model.",
-)
-@click.option("--forecast", type=SIZES, metavar="SIZES", help="Message lengths to forecast.")
-@click.option(
-    "--together",
-    type=click.Path(path_type=Path),
-    metavar="ALL.nc",
-    help="An all_to_all run, for LogGP's gap.",
-)
-def model(
-    file: Path, assume: Path | None, tolerance: float, forecast: tuple[int, ...] | None, together: Path | None
-) -> Outcome:
-    """Fit Hockney and LogGP models, forecast delays, and find links that differ from an assumed model."""
-    import sonde
-    from sonde.core import config
-    from sonde.core.units import format_duration, format_size
-    from sonde.net import models
-    from sonde.net.figures import summary_of
-
-    with sonde.open(file) as tree:
-        summary = summary_of(tree).load()
-    other = None
-    if together is not None:
-        with sonde.open(together) as tree:
-            other = summary_of(tree).load()
-    fitted = models.class_models(summary)
-    if not fitted:
-        raise DataError(
-            "net.too_few_sizes",
-            f"{file} has too few message lengths for a model",
-            "measure more with --sizes",
-        )
-    rows: list[tuple[str, ...]] = []
-    described: list[dict[str, Any]] = []
-    for k, link in enumerate(fitted):
-        gp = models.loggp(link, other)
-        for segment in link.segments:
-            beta = segment.beta_s_per_b
-            rows.append(
-                (
-                    str(k),
-                    f"{format_size(segment.begin, exact=True)} to {format_size(segment.end, exact=True)}",
-                    format_duration(segment.alpha_s),
-                    f"{format_size(round(1 / beta))}/s" if beta > 0 else "–",
-                    f"±{link.scatter:.1%}",
-                    f"{link.worst_left_out:.0%}",
-                )
-            )
-        described.append(
-            {
-                "class": k,
-                "segments": [
-                    {"begin": s.begin, "end": s.end, "alpha_s": s.alpha_s, "beta_s_per_b": s.beta_s_per_b}
-                    for s in link.segments
-                ],
-                "scatter": link.scatter,
-                "half_size_b": link.half_size_b,
-                "loggp": {
-                    "latency_overhead_s": gp.latency_overhead_s,
-                    "gap_per_byte_s": gp.gap_per_byte_s,
-                    "gap_s": gp.gap_s,
-                },
-                "forecast": [
-                    dict(zip(("size", "value_s", "low_s", "high_s"), (size, *link.predict(size))))
-                    | {"extrapolated": link.extrapolates(size)}
-                    for size in forecast or ()
-                ],
-            }
-        )
-    head = ("class", "sizes", "alpha", "bandwidth", "scatter", "left out")
-    tables = [Table("T(s) = alpha + s / bandwidth, by class of links", head, rows, right=(2, 3, 4, 5),
-                    note="left out: worst error of a size that is forecast from the others")]  # fmt: skip
-    if forecast:
-        body = [
-            (str(row["class"]), format_size(f["size"], exact=True), format_duration(f["value_s"]),
-             f"{format_duration(f['low_s'])} to {format_duration(f['high_s'])}",
-             "extrapolated" if f["extrapolated"] else "")
-            for row in described for f in row["forecast"]
-        ]  # fmt: skip
-        tables.append(Table("Forecast", ("class", "size", "delay", "95 % of links", ""), body, right=(2, 3)))
-    outcome = Outcome(
-        "net", "model", schema="net/1", dataset=str(file), tables=tables, values={"models": described}
-    )
-    if warning := models.beyond(fitted, forecast or ()):
-        outcome.warnings.append(warning)
-    outcome.verdict = f"{len(fitted)} class{'es' if len(fitted) > 1 else ''} of links, modelled"
-    if assume is not None:
-        assumed = config.read(assume).data
-        outcome.findings = models.violations(
-            summary, assumed, float(assumed.get("tolerance", tolerance)), dataset=str(file)
-        )
-        outcome.warnings += models.stand_ins(assumed, summary)
-        outcome.verdict += (
-            f"; {len(outcome.findings)} links differ from the assumed model"
-            if outcome.findings
-            else "; all links agree with the assumed model"
-        )
-    return outcome
-
-
 def _mount() -> None:
     from sonde.net import cli_convert
 
-    for command in (cli_convert.convert, cli_convert.cut, cli_convert.spectrum):
+    for command in (
+        cli_convert.convert,
+        cli_convert.cut,
+        cli_convert.spectrum,
+        cli_models.model,
+        cli_models.replay,
+    ):
         group.add_command(command)
 
 

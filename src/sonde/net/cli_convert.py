@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -14,7 +15,7 @@ import click
 from sonde.core.errors import DataError, EnvironmentFailure, SondeError, UsageError, Warning, nearest, typed
 from sonde.core.options import SIZE, SIZES, common
 from sonde.core.outcome import Outcome
-from sonde.core.owned_files import NewFile
+from sonde.core.owned_files import NewFile, reading
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -65,22 +66,22 @@ def convert(source: Path, target: Path, to: str, sizes: tuple[int, ...] | None, 
 @common("output")
 def cut(source: Path, size: int, to: str, output: Path | None) -> Outcome:
     """Extract one message size from a dataset or from clustbench's PREFIX_all.nc."""
-    from sonde.net import clustbench, convert
+    from sonde.net import clustbench, clustbench_cells, convert, slices
 
     with ExitStack() as stack:
         found = _Source.find(source, stack, size)
-        raw = convert.raw_of(found.tree, found.name, "slice")
-        k = convert.index_of_size(raw["size"].values, size, found.name)
+        raw = clustbench_cells.raw_of(found.tree, found.name, "slice")
+        k = clustbench_cells.index_of_size(raw["size"].values, size, found.name)
         if to == "sonde":
             target = output or Path(f"{found.stem}-{size}.nc")
-            one = convert.slice_raw(raw, k)
-            part = convert.Imported(one, convert.no_statistics(one), found.plain_attrs(), found.warnings)
+            one = slices.slice_raw(raw, k)
+            part = convert.Imported(one, slices.no_statistics(one), found.plain_attrs(), found.warnings)
             warnings = _write(part, target, found.files)
             outcome = _outcome("slice", f"messages of {size} B", [target], warnings)
         else:
             target = output or Path(clustbench.fixed_length_name(size))
             with _drafts(found.files) as drafts:
-                repetitions = convert.write_fixed_length(found.tree, raw, k, drafts.create(target))
+                repetitions = slices.write_fixed_length(found.tree, raw, k, drafts.create(target))
             what = f"clustbench, messages of {size} B, {repetitions} repetitions"
             outcome = _outcome("slice", what, [target], found.warnings)
         outcome.values["size"] = size
@@ -100,16 +101,16 @@ def cut(source: Path, size: int, to: str, output: Path | None) -> Outcome:
 @common("output")
 def spectrum(source: Path, size: int, window: int, to: str, output: Path | None) -> Outcome:
     """Compute the amplitude of every harmonic, in all windows of N consecutive samples, for each pair."""
-    from sonde.core.stats import sliding_amplitude
-    from sonde.net import clustbench, convert
+    from sonde.core.spectra import sliding_amplitude
+    from sonde.net import clustbench, clustbench_cells, convert, slices
 
     with ExitStack() as stack:
         found = _Source.find(source, stack, size)
-        raw = convert.raw_of(found.tree, found.name, "spectrum")
-        k = convert.index_of_size(raw["size"].values, size, found.name)
+        raw = clustbench_cells.raw_of(found.tree, found.name, "spectrum")
+        k = clustbench_cells.index_of_size(raw["size"].values, size, found.name)
         if to == "sonde":
             target = output or Path(f"{found.stem}-spectrum-{size}-{window}.nc")
-            summary = convert.spectrum_summary(raw, k, window, sliding_amplitude)
+            summary = slices.spectrum_summary(raw, k, window, sliding_amplitude)
             positions = summary.sizes["position"]
             part = convert.Imported(None, summary, found.plain_attrs(), found.warnings)
             warnings = _write(part, target, found.files)
@@ -117,7 +118,7 @@ def spectrum(source: Path, size: int, window: int, to: str, output: Path | None)
             target = output or Path(clustbench.spectrum_name(size, window))
             warnings = found.warnings
             with _drafts(found.files) as drafts:
-                positions = convert.write_spectrum(
+                positions = slices.write_spectrum(
                     found.tree, raw, k, window, sliding_amplitude, drafts.create(target)
                 )
         what = f"spectra of {positions} windows of {window} samples at {size} B"
@@ -206,7 +207,7 @@ class _Source:
 
 def _is_clustbench(path: Path) -> bool:
     """Whether a file is NetCDF-3, or NetCDF-4 without a schema. `dataset.open` handles all others."""
-    with _told(path), path.open("rb") as stream:
+    with _told(path), reading(path) as stream:
         head = stream.read(8)
     if head[:3] == _CDF:
         return True
@@ -262,7 +263,7 @@ def _open(path: Path, stack: ExitStack) -> View:
     from sonde.net import clustbench
     from sonde.net.classic import check_whole
 
-    with _told(path), path.open("rb") as stream:
+    with _told(path), reading(path) as stream:
         check_whole(stream, path.stat().st_size, path.name)
     try:
         nc = stack.enter_context(netCDF4.Dataset(stack.enter_context(named(path))))
@@ -277,8 +278,8 @@ def _open(path: Path, stack: ExitStack) -> View:
 
 
 def _text(path: Path) -> str:
-    with _told(path):
-        return path.read_text("utf-8", "replace")
+    with _told(path), reading(path) as file:
+        return io.TextIOWrapper(file, "utf-8", "replace").read()
 
 
 @contextmanager
@@ -294,7 +295,6 @@ def _told(path: Path) -> Iterator[None]:
 
 
 def _to_sonde(found: _Source, target: Path, sizes: Sequence[int] | None) -> Outcome:
-    from sonde.net import convert
 
     if found.imported is None:
         raise UsageError(
@@ -308,6 +308,8 @@ def _to_sonde(found: _Source, target: Path, sizes: Sequence[int] | None) -> Outc
             "--sizes selects sizes for an export to clustbench; an import reads all sizes",
             "convert all sizes, then: sonde net slice OUT --size S --to sonde",
         )
+    from sonde.net.schema import CLUSTBENCH
+
     warnings = _write(found.imported, target, found.files)
     imported = found.imported
     of = imported.raw if imported.raw is not None else imported.summary
@@ -317,13 +319,13 @@ def _to_sonde(found: _Source, target: Path, sizes: Sequence[int] | None) -> Outc
     outcome.schema, outcome.dataset = imported.attrs["schema"], str(target)
     outcome.complete = bool(imported.attrs.get("complete", 1))
     outcome.values["kept_statistics"] = sorted(
-        str(name) for name in imported.summary.data_vars if str(name).startswith(convert.KEPT)
+        str(name) for name in imported.summary.data_vars if str(name).startswith(CLUSTBENCH)
     )
     return outcome
 
 
 def _to_clustbench(found: _Source, prefix: Path, form: str, sizes: Sequence[int] | None) -> Outcome:
-    from sonde.net import clustbench, convert
+    from sonde.net import clustbench, export
 
     if prefix.suffix == ".nc":
         raise UsageError(
@@ -338,8 +340,8 @@ def _to_clustbench(found: _Source, prefix: Path, form: str, sizes: Sequence[int]
             files[kind] = prefix.with_name(clustbench.set_name(prefix.name, kind))
             return drafts.create(files[kind])
 
-        target: convert.Target = "v1" if form == "v1" else "v2"
-        done = convert.export(found.tree, found.name, target, create, sizes)
+        target: export.Target = "v1" if form == "v1" else "v2"
+        done = export.export(found.tree, found.name, target, create, sizes)
         if done.hosts:
             files["hosts"] = prefix.with_name(clustbench.set_name(prefix.name, "hosts"))
             drafts.create(files["hosts"]).write(clustbench.hosts_text(done.hosts).encode())
@@ -353,7 +355,7 @@ def _to_clustbench(found: _Source, prefix: Path, form: str, sizes: Sequence[int]
 
 def _write(imported: Imported, target: Path, sources: Sequence[Path]) -> list[Warning]:
     """Write a dataset; return its warnings, which it also contains."""
-    from sonde.core.seal import write_dataset
+    from sonde.core.dataset_file import write_dataset
     from sonde.net import convert
 
     _check_target(target, sources)

@@ -17,14 +17,14 @@ from scipy import stats as sps
 
 from sonde.core.comparison import LEAST_ERROR
 from sonde.core.stats import false_discovery
+from sonde.net.link_causes import LEAST_OF_CAUSE, Slow, by_cause, by_host
+from sonde.net.link_model import Fit, fitted, median_last
 from sonde.net.pairs import LEAST_LINKS_OF_RANK, LEAST_RANKS, Pairs, shrunk_errors
 
 # With fewer links than this a class has no spread of its own and uses that of all classes.
 LEAST_LINKS_FOR_SPREAD = 8
 # From this number of links on, the spread accounts for the reach of the slowest 2.5 %.
 LEAST_LINKS_FOR_TAIL = 100
-# This number of slow links with a common end have a common cause.
-LEAST_OF_CAUSE = 3
 # Far outlying links count as crowded at a rank if the probability of such a number there is at most this.
 CROWD_CHANCE = 1e-3
 # A MAD estimates a spread as precisely as an sd of this share of normal values.
@@ -35,32 +35,6 @@ MOST_DEGREES = 30
 SURE = 1e-3
 # A slow-down must be at least this large to be reported, however significant it is.
 LEAST_SLOWDOWN = 0.05
-
-
-@dataclass(frozen=True)
-class Slow:
-    """One link, or one rank, that is slower than the model predicts.
-
-    subject: "link" | "rank" | "host". src, dst: ranks (equal for a rank; -1 for a host); host: its name.
-    sizes: the slow sizes, B. ratio: measured over expected, with its 95 % interval.
-    expected: median over those sizes, s (NaN for a rank or host).
-    p: one-sided, over all sizes; q: the same after false-discovery control over all links (or ranks).
-    links, of: number of slow links of the rank or host, and of all its links; 1 and 1 for a link.
-    """
-
-    subject: str
-    src: int
-    dst: int
-    sizes: tuple[int, ...]
-    ratio: float
-    low: float
-    high: float
-    expected: float
-    p: float
-    q: float
-    host: str = ""
-    links: int = 1
-    of: int = 1
 
 
 @dataclass(frozen=True)
@@ -84,23 +58,6 @@ class LinkTest:
     alpha: float
     least: float
     note: str = ""
-
-
-@dataclass
-class _Fit:
-    """The model of all classes.
-
-    bare : (P,), whether a rank of the link has too few links in its class for an effect there
-    rest : (P, W, S), by direction and size. effect : (2, N, S), a rank as sender and as receiver, in the
-        class with most of its links.
-    weight : (N, S), links behind the effect. widen : (P,), factor by which the fit has reduced the rest.
-    """
-
-    bare: np.ndarray
-    rest: np.ndarray
-    effect: np.ndarray
-    weight: np.ndarray
-    widen: np.ndarray
 
 
 def slow_links(
@@ -145,11 +102,11 @@ def slow_links(
             least,
             f"{rows} link{'s are' if rows != 1 else ' is'} too few to find a slow one (4 are needed)",
         )
-    fit = _fitted(pairs, pairs.ways, classes)
+    fit = fitted(pairs, pairs.ways, classes)
     singles = bool(np.isfinite(pairs.low).any())
     # A link with more than its share of slow spells has a slow median but ordinary fast delays. A slow link does not,
     # nor does a slow rank.
-    quick = _fitted(pairs, pairs.low, classes) if singles else fit
+    quick = fitted(pairs, pairs.low, classes) if singles else fit
     ranks = _slow_ranks(pairs, np.fmin(fit.effect, quick.effect), fit.weight, alpha, least)
     for one in {id(fit): fit, id(quick): quick}.values():
         _excuse(pairs, one, ranks)
@@ -172,10 +129,10 @@ def slow_links(
     p = _cauchy(p_each)
     q = false_discovery(p)
     links = _named(pairs, cuts, columns, scale, p_each, p, q, expected, alpha, least)
-    causes, links = _by_cause(links, pairs)
+    causes, links = by_cause(links, pairs)
     tests = max(int(np.isfinite(p).sum()), 1)
     whole, parts = (_detectable(part, tests, alpha, least, power) for part in (scale[:, :1], scale))
-    slow = sorted([*_by_host(ranks, pairs), *causes], key=lambda one: -one.ratio)
+    slow = sorted([*by_host(ranks, pairs), *causes], key=lambda one: -one.ratio)
     return LinkTest(
         links,
         slow,
@@ -272,7 +229,7 @@ def after_retest(
     for i, row in enumerate(rows):
         like = classes == classes[row]
         # The error of the first pass is not a difference between its links.
-        noise = np.nan_to_num(_median_last(before_errors[like].T))
+        noise = np.nan_to_num(median_last(before_errors[like].T))
         spread = np.sqrt(np.maximum(_robust_scale(before[like]) ** 2 - noise**2, LEAST_ERROR**2))
         scale[i] = np.sqrt(spread**2 + np.nan_to_num(errors[i]) ** 2)
     p_each = _upper_tail(columns / scale, classes, rows)
@@ -294,76 +251,6 @@ def after_retest(
         first.least,
         note,
     )
-
-
-# ---- the model --------------------------------------------------------------------------------
-
-
-def _fitted(pairs: Pairs, y: np.ndarray, classes: np.ndarray) -> _Fit:
-    """The two-way model of y (P, W, S) in every class."""
-    rows, ways, sizes = y.shape
-    fit = _Fit(
-        np.zeros(rows, bool),
-        np.full(y.shape, np.nan),
-        np.full((2, pairs.ranks, sizes), np.nan),
-        np.zeros((pairs.ranks, sizes)),
-        np.ones(rows),
-    )
-    for k in np.unique(classes):
-        mine = np.flatnonzero(classes == k)
-        rest, effect, free = _two_way(pairs.take(mine), y[mine].reshape(len(mine), ways * sizes))
-        fit.rest[mine] = rest.reshape(len(mine), ways, sizes)
-        fit.widen[mine] = np.sqrt(len(mine) / max(len(mine) - free, len(mine) / 4))
-        counts = np.bincount(np.concatenate([pairs.src[mine], pairs.dst[mine]]), minlength=pairs.ranks)
-        enough = np.where(counts >= LEAST_LINKS_OF_RANK, counts, 0)[:, None]
-        fit.bare[mine] = np.minimum(counts[pairs.src[mine]], counts[pairs.dst[mine]]) < LEAST_LINKS_OF_RANK
-        better = np.broadcast_to(enough, fit.weight.shape) > fit.weight
-        fit.effect[:, better] = effect.reshape(2, pairs.ranks, ways, sizes).mean(axis=2)[:, better]
-        fit.weight = np.where(better, enough, fit.weight)
-    return fit
-
-
-def _two_way(pairs: Pairs, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-    """Rest (P, S) and effects (2, N, S) of one class by medians, and the number of fitted effects."""
-    rest = pairs.matrix(y - _median_last(y.T))
-    ranks, sizes = pairs.ranks, y.shape[1]
-    effect = np.zeros((2, ranks, sizes))
-    measured = np.isfinite(rest).any(axis=2)
-    senders = measured.sum(axis=1) >= LEAST_LINKS_OF_RANK
-    receivers = measured.sum(axis=0) >= LEAST_LINKS_OF_RANK
-    # A class in which few ranks have enough links cannot distinguish ranks from links.
-    if ranks < LEAST_RANKS or senders.sum() < 3 or receivers.sum() < 3:
-        return rest[pairs.src, pairs.dst], effect, 1
-    for _ in range(12):
-        if pairs.directed:
-            step = _median_last(rest.transpose(0, 2, 1)) * senders[:, None]
-            effect[0] += step
-            rest -= step[:, None, :]
-            step = _median_last(rest.transpose(1, 2, 0)) * receivers[:, None]
-            effect[1] += step
-            rest -= step[None, :, :]
-        else:
-            # Both ends move at once; the damping keeps them from overshooting together.
-            step = 0.7 * _median_last(rest.transpose(0, 2, 1)) * senders[:, None]
-            effect += step
-            rest -= step[:, None, :] + step[None, :, :]
-        rest -= _median_last(rest.reshape(-1, sizes).T)
-        if np.abs(step).max(initial=0.0) < 1e-4:
-            break
-    free = int(senders.sum()) + (int(receivers.sum()) - 1 if pairs.directed else 0)
-    return rest[pairs.src, pairs.dst], effect, free
-
-
-def _median_last(x: np.ndarray) -> np.ndarray:
-    """Median over the last axis, without NaN; 0 for empty input. Much faster than nanmedian."""
-    ordered = np.sort(x, axis=-1)
-    n = np.isfinite(x).sum(axis=-1, keepdims=True)
-    low = np.take_along_axis(ordered, np.maximum((n - 1) // 2, 0), axis=-1)
-    high = np.take_along_axis(ordered, np.minimum(n // 2, x.shape[-1] - 1), axis=-1)
-    return np.where(n > 0, (low + high) / 2, 0.0)[..., 0]
-
-
-# ---- the test ---------------------------------------------------------------------------------
 
 
 def column_sizes(count: int, singles: bool = True) -> list[slice]:
@@ -450,7 +337,7 @@ def _centred_and_scaled(
     centred, scale = columns.copy(), np.full(columns.shape, np.nan)
     for k in np.unique(classes):
         mine = classes == k
-        centred[mine] -= _median_last(columns[mine].T)
+        centred[mine] -= median_last(columns[mine].T)
     usual_ones = centred.copy()
     for k in np.unique(classes):
         mine = np.flatnonzero(classes == k)
@@ -459,7 +346,7 @@ def _centred_and_scaled(
     for k in np.unique(classes):
         mine = np.flatnonzero(classes == k)
         spread = _robust_scale(usual_ones[mine]) if len(mine) >= LEAST_LINKS_FOR_SPREAD else pooled
-        usual = _median_last(errors[mine].T)
+        usual = median_last(errors[mine].T)
         more = np.maximum(np.nan_to_num(errors[mine] ** 2 - usual**2), 0)
         # If the class looks quieter than the errors of its links, the links' own errors decide.
         scale[mine] = np.sqrt(np.maximum(spread * widen[mine][0], usual) ** 2 + more)
@@ -473,7 +360,7 @@ def _crowded(pairs: Pairs, centred: np.ndarray) -> np.ndarray:
     Far out means five times the spread of the middle half. Links that differ by nature are far out here and there;
     those of a rank with a fault are all at that rank, more of them than expected by chance.
     """
-    middle = 1.4826 * _median_last(np.abs(centred).T)
+    middle = 1.4826 * median_last(np.abs(centred).T)
     far = np.nan_to_num(centred) > 5 * np.maximum(middle, LEAST_ERROR)
     ends = np.stack([np.bincount(pairs.src, column, pairs.ranks) for column in far.T])
     ends += np.stack([np.bincount(pairs.dst, column, pairs.ranks) for column in far.T])
@@ -559,7 +446,7 @@ def _slow_ranks(
     with np.errstate(invalid="ignore"):
         both = np.where(weight > 0, effect, np.nan)[:, known]
     columns = np.fmax(*(_columns(way[:, None, :], cuts) for way in both))
-    columns = columns - _median_last(columns.T)
+    columns = columns - median_last(columns.T)
     # With few ranks, their spread at one size has a large error; the common part of the spreads of all sizes is better
     # known.
     degrees = SCALE_DEGREES * len(names)
@@ -617,104 +504,9 @@ def _slow_sizes(row: np.ndarray, cuts: list[slice], at: int) -> slice:
     return slice(slow[0], slow[-1] + 1) if slow else cut
 
 
-def _excuse(pairs: Pairs, fit: _Fit, ranks: list[Slow]) -> None:
+def _excuse(pairs: Pairs, fit: Fit, ranks: list[Slow]) -> None:
     """Remove a slow rank's factor from its links in classes in which it has too few of them to be visible."""
     factor = np.zeros((pairs.ranks, len(pairs.size)))
     for slow in ranks:
         factor[slow.src, np.isin(pairs.size, slow.sizes)] = np.log(slow.ratio)
     fit.rest[fit.bare] -= (factor[pairs.src] + factor[pairs.dst])[fit.bare, None]
-
-
-# ---- the common cause -------------------------------------------------------------------------
-
-
-def _by_cause(links: list[Slow], pairs: Pairs) -> tuple[list[Slow], list[Slow]]:
-    """Slow links that share a rank or host, combined: (ranks and hosts, the remaining links).
-
-    A rank, or a host with several ranks, is the cause if LEAST_OF_CAUSE slow links or more end there, and if they are
-    half of all slow links, or half of its own links.
-    """
-    causes: list[Slow] = []
-    left = list(links)
-    hosts = pairs.host.astype(str) if all(pairs.host) else np.full(pairs.ranks, "")
-    while True:
-        best: tuple[int, bool, int | str] | None = None
-        ends: dict[int | str, list[Slow]] = {}
-        for one in left:
-            for rank in (one.src, one.dst):
-                ends.setdefault(rank, []).append(one)
-            for host in {hosts[one.src], hosts[one.dst]} - {""}:
-                if int((hosts == host).sum()) > 1:
-                    ends.setdefault(str(host), []).append(one)
-        for end, group in ends.items():
-            half = 2 * len(group) >= len(left) or 2 * len(group) >= int(_ends_at(pairs, hosts, end).sum())
-            # If a rank and its host have the same number of slow links, report the rank: it is more specific.
-            candidate = (len(group), isinstance(end, int), end)
-            if len(group) >= LEAST_OF_CAUSE and half and (best is None or candidate[:2] > best[:2]):
-                best = candidate
-        if best is None:
-            return causes, left
-        end = best[2]
-        group = ends[end]
-        causes.append(_cause(end, group, str(hosts[end]) if isinstance(end, int) else end, pairs, hosts))
-        left = [one for one in left if one not in group]
-
-
-def _ends_at(pairs: Pairs, hosts: np.ndarray, end: int | str) -> np.ndarray:
-    """Links with one end at this rank, or with one end at this host and the other elsewhere. (P,) bool"""
-    if isinstance(end, int):
-        return np.asarray((pairs.src == end) | (pairs.dst == end))
-    return np.asarray((hosts[pairs.src] == end) | (hosts[pairs.dst] == end))
-
-
-def _cause(end: int | str, group: list[Slow], host: str, pairs: Pairs, hosts: np.ndarray) -> Slow:
-    rank = end if isinstance(end, int) else -1
-    worst = min(group, key=lambda one: one.p)
-    return Slow(
-        "rank" if rank >= 0 else "host",
-        rank,
-        rank,
-        tuple(sorted({size for one in group for size in one.sizes})),
-        float(np.median([one.ratio for one in group])),
-        min(one.low for one in group),
-        max(one.high for one in group),
-        float("nan"),
-        worst.p,
-        worst.q,
-        host,
-        len(group),
-        int(_ends_at(pairs, hosts, end).sum()),
-    )
-
-
-def _by_host(found: list[Slow], pairs: Pairs) -> list[Slow]:
-    """Combine the ranks of one host if all of them, at least two, are slow."""
-    out: list[Slow] = []
-    slow_of: dict[str, list[Slow]] = {}
-    for one in found:
-        slow_of.setdefault(one.host or f"rank {one.src}", []).append(one)
-    for name, group in slow_of.items():
-        on_it = pairs.host == name
-        if len(group) < 2 or len(group) != int(on_it.sum()):
-            out += group
-            continue
-        worst = min(group, key=lambda s: s.p)
-        has = int((on_it[pairs.src] != on_it[pairs.dst]).sum())
-        out.append(
-            Slow(
-                "host",
-                -1,
-                -1,
-                tuple(sorted({size for one in group for size in one.sizes})),
-                float(np.median([one.ratio for one in group])),
-                min(one.low for one in group),
-                max(one.high for one in group),
-                float("nan"),
-                worst.p,
-                worst.q,
-                name,
-                has,
-                has,
-            )
-        )
-    return sorted(out, key=lambda s: -s.ratio)

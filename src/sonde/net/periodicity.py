@@ -13,7 +13,7 @@ import numpy as np
 from scipy import fft, ndimage, special
 from scipy import stats as sps
 
-from sonde.core import stats
+from sonde.core import spectra, stats
 
 # A cycle must be seen at least this number of times: fewer repetitions are a drift.
 LEAST_CYCLES = 3
@@ -103,7 +103,7 @@ def cyclicity(x: np.ndarray, t: np.ndarray | None = None) -> Cycle:
         return NO_CYCLE
     scores = _normal_scores(x)
     if t is None:
-        power = stats.periodogram(scores)[1 : (n - 1) // 2 + 1] * n / 2
+        power = spectra.periodogram(scores)[1 : (n - 1) // 2 + 1] * n / 2
         frequency = np.arange(1, len(power) + 1) / n
         return _strongest(power, frequency, frequency >= LEAST_CYCLES / n, 1, len(power) - LEAST_CYCLES + 1)
     span = float(np.ptp(t))
@@ -164,7 +164,7 @@ def homogeneity(windows: np.ndarray, seed: int = 0, permutations: int = 499) -> 
     scores = _normal_scores(windows.ravel()).reshape(windows.shape)
     level = scores.mean(axis=1)
     power = np.abs(np.fft.rfft(scores - level[:, None], axis=1))[:, 1:] ** 2
-    shape = np.stack([stats.cumulative_spectrum(row) for row in power])
+    shape = np.stack([spectra.cumulative_spectrum(row) for row in power])
     if count > MOST_WINDOWS:
         begin = np.linspace(0, count, MOST_WINDOWS, endpoint=False).astype(int)
         sizes = np.diff(np.append(begin, count))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sonde.core import other_programs
 from sonde.core.room import Room
 
 if TYPE_CHECKING:
@@ -23,9 +24,10 @@ class NetRoom(Room):
     any_of = ("openmpi", "mpich")
     all_of = ("netcdf",)
     asks = ("openmpi", "mpich", "netcdf")
+    differing = frozenset((other_programs.HOSTS, other_programs.SHARES))
 
     def schema(self) -> RoomSchema:
-        from sonde.net.schema import SCHEMA
+        from sonde.net.sealing import SCHEMA
 
         return SCHEMA
 

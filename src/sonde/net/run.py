@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sonde.core import seal
+from sonde.core import dataset_file, other_programs
 from sonde.core.deadline import within
 from sonde.core.errors import Interrupted, UsageError
 from sonde.core.events import Event, Progress
@@ -20,9 +20,11 @@ from sonde.core.launch import session
 from sonde.core.launch.measured import Measured
 from sonde.core.launch.session import Job
 from sonde.core.launch.start import Start
-from sonde.net.cells import FITTED
+from sonde.core.printable import printable
+from sonde.core.units import format_share
+from sonde.net.cells import MAX_FITTED
 from sonde.net.plan import Plan
-from sonde.net.schema import SCHEMA
+from sonde.net.sealing import SCHEMA
 
 if TYPE_CHECKING:
     from sonde.net.classes import Classes
@@ -80,6 +82,9 @@ class Request:
         return 0.0 if self.budget_s is None else _left(self.plan, self.budget_s, self.began)
 
 
+BUSY_HOST = 0.25  # a host of which others use more is named in a warning
+
+
 class Listener(session.Listener):
     """The events of sonde-net in addition to those of every probe: how it pairs ranks."""
 
@@ -96,6 +101,26 @@ class Listener(session.Listener):
         super().take(event)
         if event["event"] == "pairing":
             self._pairing(event)
+        elif event["event"] == "end":
+            self._other_programs(event)
+
+    def _other_programs(self, event: Event) -> None:
+        """Store the share of the processors' time that other programs took on each host, and warn of busy hosts."""
+        shares = other_programs.by_host(event)
+        if not shares:
+            return
+        self.attrs[other_programs.HOSTS] = list(shares)
+        self.attrs[other_programs.SHARES] = list(shares.values())
+        busy = {host: share for host, share in shares.items() if share > BUSY_HOST}
+        if busy and len(shares) > 1:
+            worst = max(busy, key=lambda host: busy[host])
+            rest = f" and up to that on {len(busy) - 1} more" if len(busy) > 1 else ""
+            self.warn(
+                "busy_hosts",
+                f"other programs took {format_share(busy[worst])} of the processors' time on {printable(worst)}{rest} "
+                "during the measurement: a slow host may be slow because of them",
+                "measure again when they have ended",
+            )
 
     def _pairing(self, event: Event) -> None:
         self.attrs["pairing"] = event["pairing"]
@@ -265,12 +290,12 @@ def drop_raw(measured: Measured) -> None:
             attrs = dataset.attrs(tree)
             env = dataset.attrs(tree.children["env"])
             warnings = dataset.warnings_of(tree)
-        seal.write_dataset(path, None, summary, attrs, env, warnings)
+        dataset_file.write_dataset(path, None, summary, attrs, env, warnings)
 
 
 def _left(plan: Plan, budget_s: float, began: float) -> float:
     """The time for measuring. Never 0: even if the budget is too short for the end, the first epoch is measured."""
-    most = _fitted(plan, budget_s).get("fitted_at_most", FITTED)
+    most = _fitted(plan, budget_s).get("fitted_at_most", MAX_FITTED)
     reserve = _reading(plan, budget_s) + RESERVE_FIT_S * min(plan.cells, most * len(plan.modes))
     return max(0.2, budget_s - (time.monotonic() - began) - min(reserve, END_SHARE * budget_s))
 
@@ -286,4 +311,4 @@ def _fitted(plan: Plan, budget_s: float | None) -> dict[str, int]:
         return {}
     time_s = END_SHARE * budget_s - _reading(plan, budget_s)
     most = max(FEWEST_FITTED, int(time_s / RESERVE_FIT_S / len(plan.modes)))
-    return {"fitted_at_most": most} if most < FITTED else {}
+    return {"fitted_at_most": most} if most < MAX_FITTED else {}

@@ -14,6 +14,8 @@ import numpy as np
 import xarray as xr
 
 from sonde.core import stats
+from sonde.core.described import variables
+from sonde.net.schema import RAW, SUMMARY, coordinates
 
 Factor = float | tuple[float, ...]  # for all sizes, or one for each
 # From this number of epochs on, the interval of a median is between two of them, whatever their values are.
@@ -158,18 +160,15 @@ def raw_dataset(
 ) -> xr.Dataset:
     """/raw of net/1 from arrays (src, dst, size, sample)."""
     ranks = latency.shape[0]
-    series = ("src", "dst", "size", "sample")
     n = np.isfinite(latency).sum(axis=-1).astype(np.int32)
     data: dict[str, Any] = {
-        "latency": (series, latency, {"units": "s", "long_name": "delay of one message", "value": value}),
-        "epoch": (series, epoch.astype(np.int32), {"units": "1", "long_name": "burst a sample belongs to"}),
-        "n": (series[:3], n, {"units": "1", "long_name": "samples kept"}),
-        "status": (series[:3], (n > 0).astype(np.int8), {"units": "1", "long_name": "how measuring ended"}),
+        "latency": RAW["latency"].with_values(latency, {"value": value}),
+        **variables(RAW, {"epoch": epoch, "n": n, "status": (n > 0).astype(np.int8)}),
     }
     if t_start is not None:
-        data["t_start"] = (series, t_start, {"units": "s", "long_name": "start since the run began"})
+        data["t_start"] = RAW["t_start"].with_values(t_start)
     if host is not None:
-        data["host"] = ("rank", host.astype(object), {"units": "1", "long_name": "host a rank ran on"})
+        data["host"] = RAW["host"].with_values(host)
     return xr.Dataset(data, coords=_coords(ranks, sizes))
 
 
@@ -179,17 +178,16 @@ def summary_of_medians(
     """/summary with median, its interval and epochs from epoch medians (src, dst, size, epoch)."""
     ranks, epochs = medians.shape[0], medians.shape[3]
     low, high = _median_intervals(medians)
-    dims = ("src", "dst", "size")
     data: dict[str, Any] = {
-        "median": (dims, np.median(medians, axis=3), {"units": "s"}),
-        "q05": (dims, np.quantile(medians, 0.05, axis=3), {"units": "s"}),
-        "median_low": (dims, low, {"units": "s"}),
-        "median_high": (dims, high, {"units": "s"}),
-        "epochs": (dims, np.where(np.isfinite(low), epochs, 0).astype(np.int32), {"units": "1"}),
+        "median": np.median(medians, axis=3),
+        "q05": np.quantile(medians, 0.05, axis=3),
+        "median_low": low,
+        "median_high": high,
+        "epochs": np.where(np.isfinite(low), epochs, 0),
     }
     if host is not None:
-        data["host"] = ("rank", host.astype(object), {"units": "1"})
-    return xr.Dataset(data, coords=_coords(ranks, sizes), attrs={"value": value})
+        data["host"] = host
+    return xr.Dataset(variables(SUMMARY, data), coords=_coords(ranks, sizes), attrs={"value": value})
 
 
 def _median_intervals(medians: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -213,13 +211,10 @@ def _median_intervals(medians: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return low, high
 
 
-def _coords(ranks: int, sizes: tuple[int, ...]) -> dict[str, tuple[str, np.ndarray, dict[str, str]]]:
-    index = np.arange(ranks, dtype=np.int32)
+def _coords(ranks: int, sizes: tuple[int, ...]) -> dict[str, xr.Variable]:
     return {
-        "src": ("src", index, {"units": "1", "long_name": "sending rank"}),
-        "dst": ("dst", index, {"units": "1", "long_name": "receiving rank"}),
-        "size": ("size", np.array(sizes, np.int64), {"units": "B", "long_name": "message size"}),
-        "rank": ("rank", index, {"units": "1", "long_name": "rank"}),
+        name: xr.Variable((name,), values, dict(attrs))
+        for name, (values, attrs) in coordinates(ranks, sizes).items()
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sonde.core.room import Room
+from sonde.core.room import Room, RunFiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,19 +60,20 @@ class NoiseRoom(Room):
     )
     differing = frozenset(("blocks_planned", "blocks_measured", "rounds", "spend", "permutations", "levels"))
     closer = "show"
+    run_files = RunFiles(runs=r"program-[0-9]{5}")  # several programs: each has a log of its own
 
     def schema(self) -> RoomSchema:
-        from sonde.noise.schema import SCHEMA
+        from sonde.noise.kinds import SCHEMA
 
         return SCHEMA
 
     def section(self, tree: xr.DataTree, dataset: str) -> Section:
-        from sonde.noise.figures import section
+        from sonde.noise.kinds import section
 
         return section(tree, dataset)
 
     def survey_entry(self) -> SurveyEntry:
-        from sonde.noise.run_survey import NoiseSurvey
+        from sonde.noise.detector.run_survey import NoiseSurvey
 
         return NoiseSurvey()
 

@@ -13,8 +13,8 @@ PROGRAMS = ("sonde-agent", "sonde-detour", "sonde-keeper")
 @check("noise", "Noise", "Agents", 10)
 def noise(here: Here) -> Answer:
     """The installed programs, whether this thread has a run_delay, and the recipes whose agents are installed."""
-    from sonde.noise.agents import RECIPES
-    from sonde.noise.run_agents import missing
+    from sonde.noise.agents.recipes import RECIPES
+    from sonde.noise.agents.run import missing
 
     absent = [name for name in PROGRAMS if not os.access(launch.libexec() / name, os.X_OK)]
     absent += [

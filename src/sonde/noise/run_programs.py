@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sonde.core import hostlist, provenance, seal
+from sonde.core import hostlist, provenance, run_folder, seal
 from sonde.core.deadline import Deadline
 from sonde.core.errors import (
     EnvironmentFailure,
@@ -24,8 +24,8 @@ from sonde.core.events import Event, Progress
 from sonde.core.interrupt import signals
 from sonde.core.launch import libexec, session
 from sonde.core.launch.process import Ending, ProbeProcess, without_log
-from sonde.core.layout import SealedFile
-from sonde.noise.schema import NAME, SCHEMA
+from sonde.core.layout import RoomSchema, SealedFile
+from sonde.core.owned_files import make_folder
 
 POLL_S = 2.0  # Sonde's own wake-ups are noise, too; output and end of programs are noticed without polling
 OFF_LIMIT_S = (
@@ -44,10 +44,12 @@ class Program:
 class Request:
     """The programs to run, and their dataset.
 
-    plan: for the schema, at least `kind`. attrs: root attributes besides those of every dataset. command: the user's
-    command line. duration_s: how long the programs work; None: until interrupted. deadline: the end of everything.
+    schema: of their records. plan: for the schema, at least `kind`. attrs: root attributes besides those of every
+    dataset. command: the user's command line. duration_s: how long the programs work; None: until interrupted.
+    deadline: the end of everything.
     """
 
+    schema: RoomSchema
     programs: tuple[Program, ...]
     out: Path
     plan: Mapping[str, Any]
@@ -102,7 +104,7 @@ def output_path(output: Path | None) -> Path:
     folder.
     """
     if output is None:
-        return Path(seal.dataset_name("noise", cluster()))
+        return Path(run_folder.dataset_name("noise", cluster()))
     if output.is_dir():
         raise UsageError(
             "noise.bad_output",
@@ -134,7 +136,7 @@ def measure(
     ------
     EnvironmentFailure  nothing was recorded or nothing can be written. Interrupted  before any record.
     """
-    run_dir = seal.run_folder(request.out)
+    run_dir = run_folder.folder_of(request.out)
     commands = [
         command_of(run_dir, one) for one in request.programs
     ]  # may raise, so it comes before the folder
@@ -146,16 +148,16 @@ def measure(
         ),
     )
     begin = partial(
-        seal.start_run,
+        run_folder.start,
         run_dir,
         room="noise",
-        schema=NAME,
+        schema=f"{request.schema.room}/{request.schema.version}",
         attrs={**attrs, **request.attrs},
         plan=request.plan,
         warnings=request.warnings,
     )
     team = _Team(progress, request.programs[0].label)
-    with session.unless_interrupted(run_dir, "noise", begin), seal.hold(run_dir) as held:
+    with session.unless_interrupted(run_dir, "noise", begin) as made, run_folder.hold(run_dir, made) as held:
         _run(request, commands, run_dir, team)
         error = team.error()
         known = dict(after(team.events)) if after else {}
@@ -171,7 +173,7 @@ def measure(
             files = seal.seal(
                 run_dir,
                 request.out,
-                SCHEMA,
+                request.schema,
                 attrs={"stop_reason": stop_reason, **known},
                 warnings=team.warnings,
                 held=held,
@@ -239,7 +241,7 @@ def _run(request: Request, commands: Sequence[Sequence[str]], run_dir: Path, tea
         folder = run_dir
         if len(request.programs) > 1:  # each needs its own log
             folder = run_dir / f"program-{number:05d}"
-            folder.mkdir(mode=0o700)
+            make_folder(folder, 0o700)
         take = _taker(team, one.label)
         processes.append(ProbeProcess(commands[number], folder, take, room="noise", poll_s=POLL_S))
 

@@ -15,6 +15,7 @@ import numpy as np
 from sonde.core import distribution
 from sonde.core.errors import EnvironmentFailure, UsageError, nearest
 from sonde.core.figure import Figure, Kind
+from sonde.core.owned_files import NewFile
 from sonde.core.surroundings import standing_safely
 from sonde.report import page, palette, prepare, scale
 
@@ -78,10 +79,17 @@ def save_all(figures: Iterable[Figure], folder: Path, form: str = "png") -> list
                 again += 1
                 path = folder / f"{base}-{again}.{form}"
             dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[form]
-            with matplotlib.rc_context(STYLE):
-                draw(figure).savefig(
-                    path, dpi=DOTS_PER_INCH, metadata=dated, bbox_inches="tight", pad_inches=0.04
-                )
+            with matplotlib.rc_context(STYLE), NewFile(path) as new:
+                with new.file() as file:
+                    draw(figure).savefig(
+                        file,
+                        format=form,
+                        dpi=DOTS_PER_INCH,
+                        metadata=dated,
+                        bbox_inches="tight",
+                        pad_inches=0.04,
+                    )
+                new.publish()
             written.append(path)
     except OSError as error:
         raise EnvironmentFailure(

@@ -8,12 +8,12 @@ the interval of the signed-rank test.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from sonde.core import stats
+from sonde.core.described import variables
 from sonde.core.status import NOT_MEASURED, UNDECIDED
 from sonde.store.plan import RAW as RAW_VARIANT
 from sonde.store.plan import RAW_OFI, TCP
@@ -74,21 +74,10 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
             out[f"pairs_{against}"][v, c] = pairs
             for end, value in zip(("", "_low", "_high"), ratio):
                 out[f"ratio_to_{against}{end}"][v, c] = value
-    data: dict[str, Any] = {name: (CELL, values, SUMMARY[name].attrs()) for name, values in out.items()}
-    data["quantile"] = ((*CELL, "share"), quantile, SUMMARY["quantile"].attrs())
-    for name in (*OF_VARIANT, *OF_CASE):
-        if name in raw:
-            data[name] = (raw[name].dims, raw[name].values, dict(raw[name].attrs))
-    coords = {
-        "variant": raw["variant"],
-        "case": raw["case"],
-        "share": (
-            "share",
-            SHARES,
-            {"units": "1", "long_name": "share of the iterations that took no longer"},
-        ),
-    }
-    return xr.Dataset(data, coords=coords)
+    copied = {name: raw[name].values for name in (*OF_VARIANT, *OF_CASE) if name in raw}
+    coords = {"variant": raw["variant"].values, "case": raw["case"].values, "share": SHARES}
+    data = out | {"quantile": quantile} | copied
+    return xr.Dataset(variables(SUMMARY, data), coords=variables(SUMMARY, coords))
 
 
 class _Series:

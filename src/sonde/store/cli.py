@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from sonde.core.options import DURATION, Whole, common, settings
 from sonde.core.outcome import Outcome, Table
 from sonde.store import cli_run
 from sonde.store.address import Address, parse
+from sonde.store.cli_backends import backends_of, described
 from sonde.store.cli_client import DEFAULT_SERVER, TOKEN_FILE, AuthType, Where, store_options, where_of
 from sonde.store.cli_conformance import conformance
 
@@ -190,19 +192,22 @@ def serve(
     sonde store serve --memory --listen 127.0.0.1:0
     sonde store serve --path /scratch/store --listen 0.0.0.0:5440 --auth munge
     """
+    from sonde.core.surroundings import from_start_folder
     from sonde.core.units import format_duration
     from sonde.store import run
 
-    chosen = _backends(path, memory, backends, bool(modules))
-    argv = [word for role, text in chosen.items() for word in ("--backend", f"{role}={text}")]
-    argv = [*(word for module in modules for word in ("--module", str(module))), *argv]
+    chosen = backends_of(path, memory, backends, bool(modules))
+    argv = [word for module in modules for word in ("--module", from_start_folder(str(module)))]
+    for role, text in chosen.items():
+        found_at = re.sub(r"(?<=,path=)[^,]+", lambda given: from_start_folder(given[0]), text)
+        argv += ["--backend", f"{role}={found_at}"]
     argv += ["--listen", listen, "--auth", auth, "--tls", tls]
     argv += ["--threads", str(threads), "--connections", str(connections)]
     argv += [word for user in users for word in ("--user", str(run.user_number(user)))]
     for name, value in (
-        ("--token-file", token_file),
+        ("--token-file", token_file and from_start_folder(str(token_file))),
         ("--metrics", metrics),
-        ("--metrics-token", metrics_token),
+        ("--metrics-token", metrics_token and from_start_folder(str(metrics_token))),
     ):
         argv += (
             [name, str(value)] if value is not None and (name != "--token-file" or auth == "token") else []
@@ -223,7 +228,7 @@ def serve(
     written: list[Path] = []
 
     def report_ready(event: Any) -> None:
-        say(f"listening on {event['listen']}: {_description(chosen)}")
+        say(f"listening on {event['listen']}: {described(chosen)}")
         say(ACCESS_TEXT[auth])
         if port := event.get("metrics_port"):
             host = str(metrics).rpartition(":")[0] or "127.0.0.1"
@@ -246,66 +251,6 @@ def serve(
         exit=Exit.INTERRUPTED if ended.how == "interrupted" else Exit.DONE,
         meant=True,
     )
-
-
-def _backends(path: Path | None, memory: bool, given: Sequence[str], modules: bool) -> dict[str, str]:
-    """The backends of a server, by role."""
-    from sonde.store import run
-
-    has = run.has()
-    chosen: dict[str, str] = {}
-    if path is not None and memory:
-        raise UsageError("store.two_places", "--path and --memory were both given", "give one or the other")
-    if path is not None:
-        chosen = run.backends_in(path, lambda role: has[role])
-    elif memory:
-        chosen = {role: "memory" for role in run.ROLES if "memory" in has[role]}
-    typed_roles = set()
-    for word in given:
-        role, equals, text = word.partition("=")
-        if role not in run.ROLES or not equals:
-            raise UsageError(
-                "store.bad_backend",
-                f"--backend '{word}' does not begin with a role: it must begin with data=, kv= or db=",
-                "write it like kv=lmdb,path=/scratch/keys",
-            )
-        if role in typed_roles:
-            raise UsageError(
-                "store.bad_backend",
-                f"--backend names the role {role} twice",
-                "start a second server for the other backend",
-            )
-        name = text.partition(",")[0]
-        # When a module that should bring the backend does not load, the server reports it.
-        if not modules and name not in has[role] and not has.get("broken_modules"):
-            from sonde.core.errors import nearest
-
-            raise UsageError(
-                "store.unknown_backend",
-                f"there is no backend '{name}' for the role {role}{nearest(name, has[role])}",
-                f"available: {', '.join(has[role])}; 'sonde doctor' shows how to get more",
-            )
-        typed_roles.add(role)
-        chosen[role] = text
-    if not chosen:
-        raise UsageError(
-            "store.no_backend",
-            "no place was given for the server's data",
-            "give --path DIR, or --memory to try it out",
-        )
-    return chosen
-
-
-def _description(chosen: dict[str, str]) -> str:
-    """The backends of a server as text: "objects in /scratch/objects (posix), keys in memory"."""
-    from sonde.store.server_status import HOLDS
-
-    parts = []
-    for role, text in chosen.items():
-        name, _, more = text.partition(",")
-        where = next((word[5:] for word in more.split(",") if word.startswith("path=")), "")
-        parts.append(f"{HOLDS[role]} in {f'{where} ({name})' if where else name}")
-    return ", ".join(parts)
 
 
 @group.command()

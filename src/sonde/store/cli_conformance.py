@@ -12,7 +12,8 @@ import click
 from sonde.core.errors import EnvironmentFailure, Exit, Finding, UsageError
 from sonde.core.options import common
 from sonde.core.outcome import Outcome, Table
-from sonde.store.errors import made
+from sonde.core.surroundings import from_start_folder, place_of_ranks
+from sonde.store.errors import from_code
 
 PROGRAM = "sonde-storeconform"
 
@@ -92,12 +93,13 @@ def _run(program: Path, module: Path, given: tuple[str, ...]) -> list[dict[str, 
     ------
     SondeError: its own error. EnvironmentFailure  store.not_built, store.module_died: it ended without an event.
     """
-    argv = [str(program), str(module)]
+    argv = [str(program), from_start_folder(str(module))]
     for setting in given:
         argv += ["--setting", setting]
     try:
         ran = subprocess.run(
             argv,
+            cwd=place_of_ranks(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -113,7 +115,7 @@ def _run(program: Path, module: Path, given: tuple[str, ...]) -> list[dict[str, 
     events = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
     for event in events:
         if event["event"] == "error":
-            raise made(str(event["code"]), str(event["what"]), str(event["hint"]))
+            raise from_code(str(event["code"]), str(event["what"]), str(event["hint"]))
     if not events or events[-1]["event"] != "end":
         lines = ran.stderr.strip().splitlines()
         last = next((event["name"] for event in reversed(events) if event["event"] == "check"), "")

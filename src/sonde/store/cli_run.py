@@ -245,10 +245,10 @@ def _on_loopback(address: str) -> bool:
 
 
 def _dry(request: Request) -> Outcome:
-    from sonde.core.seal import run_folder
+    from sonde.core.run_folder import folder_of
 
     plan = request.plan
-    line = request.line(run_folder(request.out), request.servers or ["127.0.0.1:PORT"] * plan.servers)
+    line = request.line(folder_of(request.out), request.servers or ["127.0.0.1:PORT"] * plan.servers)
     time_s = request.left_s()
     values = {
         "variants": [variant.name for variant in plan.variants],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sonde.core.errors import EnvironmentFailure, SondeError, UsageError
+from sonde.core.errors import EnvironmentFailure, SondeError, class_of
 
 
 class StoreError(EnvironmentFailure):
@@ -48,48 +48,12 @@ class BatchError(StoreError):
         self.failed = list(failed)
 
 
-# Codes of mistakes by the caller. The others are refusals by the machine or the server.
-_USAGE = (
-    "bad_address",
-    "bad_auth",
-    "bad_backend",
-    "bad_buffer",
-    "bad_distribution",
-    "bad_duration",
-    "bad_encoding",
-    "bad_name",
-    "bad_role",
-    "bad_safety",
-    "bad_setting",
-    "bad_size",
-    "bad_value",
-    "busy",
-    "closed",
-    "empty_batch",
-    "forked",
-    "invalid",
-    "no_backend",
-    "not_loopback",
-    "not_started",
-    "other_servers",
-    "started",
-    "too_large",
-    "unknown_backend",
-    "unknown_transport",
-    "usage",
-)
-_KINDS: dict[str, type[SondeError]] = {
-    **{name: UsageError for name in _USAGE},
+_CLASSES: dict[str, type[SondeError]] = {
     "not_found": NotFound,
     "exists": Exists,
     "unreachable": Unreachable,
-    "disconnected": Unreachable,
-    "unavailable": Unreachable,
     "timed_out": TimedOut,
     "denied": Denied,
-    "bad_token": Denied,
-    "no_key": Denied,
-    "version": Denied,
 }
 
 HINTS = {
@@ -110,14 +74,14 @@ HINTS = {
 }
 
 
-def made(code: str, what: str, hint: str = "") -> SondeError:
+def from_code(code: str, what: str, hint: str = "") -> SondeError:
     """The exception for an error of the native library, which may have a code of another part ("core.bad_size").
 
     An unknown code gives a StoreError.
     """
-    return _KINDS.get(code.rpartition(".")[2], StoreError)(code, what, hint)
+    return class_of(code, _CLASSES, StoreError)(code, what, hint)
 
 
 def of_status(status: str, what: str) -> SondeError:
     """The exception for an operation's status, such as "no_space". what: the operation and its name."""
-    return made(f"store.{status}", what, HINTS.get(status, ""))
+    return from_code(f"store.{status}", what, HINTS.get(status, ""))

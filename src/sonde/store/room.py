@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sonde.core.room import Room
+from sonde.core.room import Room, RunFiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +25,19 @@ class StoreRoom(Room):
     help = "Keys, objects and tables on servers; what a transport costs."
     any_of = ("store",)
     asks = ("store",)
+    run_files = RunFiles(
+        # posix stores an object as `<space>+<key>`, or below folders of the first pieces of a long name: `<piece>~`.
+        files=(
+            r"server-[0-9]+(/[^/]+)*(?<!~)/("
+            r"sonde-store|LOCK|[A-Za-z0-9._%-]*\+[A-Za-z0-9._%+-]*"
+            # LMDB, SQLite, RocksDB
+            r"|(data|lock)\.mdb|rows\.db(-wal|-shm|-journal)?"
+            r"|[0-9]+\.(sst|log|blob|ldb|dbtmp)|CURRENT|IDENTITY|LOG(\.old\.[0-9]+)?"
+            r"|(MANIFEST|OPTIONS)-[0-9]+(\.dbtmp)?)"
+            r"|server-[0-9]+(/[^/]+)*~/[A-Za-z0-9._%+-]+"
+        ),
+        folders=r"server-[0-9]+(/(objects|keys|tables|db|[0-9a-f]{2}|[A-Za-z0-9._%+-]+~))*",
+    )
 
     def schema(self) -> RoomSchema:
         from sonde.store.sealing import SCHEMA

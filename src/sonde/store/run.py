@@ -19,9 +19,10 @@ from typing import IO, Any
 from sonde.core import launch
 from sonde.core.errors import EnvironmentFailure, SondeError, UsageError, reason_not_written
 from sonde.core.interrupt import signals
-from sonde.core.owned_files import write_whole
+from sonde.core.owned_files import make_folder, write_whole
 from sonde.core.processes import stat_fields
-from sonde.store.errors import Exists, made
+from sonde.core.surroundings import place_of_ranks
+from sonde.store.errors import Exists, from_code
 
 PROGRAM = "sonde-stored"
 ROLES = ("data", "kv", "db")
@@ -62,6 +63,7 @@ def has() -> dict[str, list[Any]]:
     try:
         ran = subprocess.run(
             argv,
+            cwd=place_of_ranks(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -111,9 +113,9 @@ def backends_in(
         _check_store_exists(folder, found)
         return found
     try:
-        folder.mkdir(mode=0o700, exist_ok=True)
+        make_folder(folder, 0o700, exist_ok=True)
         for text in found.values():
-            Path(text.partition("path=")[2]).mkdir(mode=0o700, exist_ok=True)
+            make_folder(text.partition("path=")[2], 0o700, exist_ok=True)
     except OSError as error:
         raise EnvironmentFailure(
             "store.cannot_open",
@@ -216,6 +218,7 @@ def serve(
     with signals(lambda number, _: came.append(number), ENDING):
         child = subprocess.Popen(
             [str(program()), *argv, "--with-parent"],
+            cwd=place_of_ranks(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -278,7 +281,7 @@ def serve(
                 reader.join(2)
     served_s = time.monotonic() - began_s
     if error := _named(events, "error"):
-        raise made(str(error.get("code")), str(error.get("what")), str(error.get("hint", "")))
+        raise from_code(str(error.get("code")), str(error.get("what")), str(error.get("hint", "")))
     if killed:
         raise EnvironmentFailure(
             "store.server_died",

@@ -24,6 +24,8 @@ from sonde.core.launch.measured import Measured
 from sonde.core.launch.process import with_tail, without_log
 from sonde.core.launch.session import Job
 from sonde.core.launch.start import prepare_alone
+from sonde.core.owned_files import make_folder
+from sonde.core.surroundings import place_of_ranks
 from sonde.store import run_hdf5
 from sonde.store.plan import CLIENT_NAMES, HDF5, ROLES, Case, Plan
 from sonde.store.run import program
@@ -226,17 +228,22 @@ class Servers:
         if any("{}" in text for text in self.backends.values()):
             folder = (run_dir / f"server-{number}").resolve()
             self._folders.append(folder)
-            folder.mkdir(mode=0o700)
+            make_folder(folder, 0o700)
             for text in self.backends.values():
                 if "path={}/" in text:
-                    (folder / text.rpartition("/")[2]).mkdir(mode=0o700)
+                    make_folder(folder / text.rpartition("/")[2], 0o700)
         argv += [word for name in self.providers for word in ("--allow-provider", name)]
         for role, text in self.backends.items():
             argv += ["--backend", f"{role}={text.format(folder) if '{}' in text else text}"]
         # The server gets a session of its own: Ctrl-C reaches Sonde alone, which ends the probe first. When Sonde dies,
         # its end of the pipe closes, and the server ends.
         child = subprocess.Popen(
-            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True
+            argv,
+            cwd=place_of_ranks(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
         )
         self._children.append(child)
         self.addresses.append(str(_ready(child, run_dir)["listen"]))

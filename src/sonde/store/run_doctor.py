@@ -77,13 +77,13 @@ def _munge_silent() -> Need | None:
 
 def _try_it() -> None:
     from sonde.store.client import embedded
-    from sonde.store.errors import made
+    from sonde.store.errors import from_code
 
     with embedded(kv="memory", data="memory") as client:
         client.put("doctor", "key", b"value")
         client.write("doctor", "object", b"content")
         if client.get("doctor", "key") != b"value" or client.read("doctor", "object").tobytes() != b"content":
-            raise made("store.corrupt", "the data read back differs from the data stored")
+            raise from_code("store.corrupt", "the data read back differs from the data stored")
 
 
 @check("fabric", "Fabric", "Storage", PROBE_S + 15)

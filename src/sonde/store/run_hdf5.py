@@ -11,6 +11,7 @@ from sonde.core import distribution
 from sonde.core.errors import EnvironmentFailure
 from sonde.core.events import parse as parse_event
 from sonde.core.launch import libexec
+from sonde.core.surroundings import place_of_ranks
 
 PROBE = "sonde-storebench"
 # Packages that contain libhdf5, and a module of each that is linked with it.
@@ -55,7 +56,7 @@ def brought(package: str, module: str) -> Path | None:
     for extension in sorted(Path(spec.origin).parent.glob(module)):
         try:
             output = subprocess.run(
-                ["ldd", str(extension)],
+                ["ldd", str(extension)], cwd=place_of_ranks(),
                 stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=TRY_S, check=False,
             ).stdout  # fmt: skip
         except (OSError, subprocess.TimeoutExpired):
@@ -69,7 +70,7 @@ def refused(path: Path) -> str:
     """The reason why the bench cannot use this libhdf5; "" when it can."""
     try:
         tried = subprocess.run(
-            [str(libexec() / PROBE), "--try-hdf5", str(path)],
+            [str(libexec() / PROBE), "--try-hdf5", str(path)], cwd=place_of_ranks(),
             stdin=subprocess.DEVNULL, capture_output=True, timeout=TRY_S, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:

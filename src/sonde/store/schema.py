@@ -1,6 +1,6 @@
 """store/1: the variables of a dataset of `sonde store run`, and its validation.
 
-ARCHITECTURE.md, "store/1", is the definition; the tables RAW and SUMMARY contain the same as data.
+docs/reference/schemas.md, "store/1", is the definition; the tables RAW and SUMMARY contain the same as data.
 """
 
 from __future__ import annotations
@@ -71,6 +71,12 @@ RAW: dict[str, Described] = {
 }
 
 
+COORDINATES: dict[str, Described] = {
+    "variant": _of(("variant",), "", "variant: how the server was reached", "str"),
+    "case": _of(("case",), "", "case: client.operation:bytes:batch:depth", "str"),
+}
+
+
 def _cell(units: str, long_name: str, dtype: str = "<f8", allowed: Allowed | None = None) -> Described:
     return _of(CELL, units, long_name, dtype, allowed)
 
@@ -117,6 +123,8 @@ SUMMARY: dict[str, Described] = {
     },
     **OF_VARIANT,
     **OF_CASE,
+    **COORDINATES,
+    "share": _of(("share",), "1", "share of the iterations that took no longer"),
 }
 """Variables of /summary. Every variable is optional, and other variables are allowed."""
 

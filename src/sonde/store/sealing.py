@@ -21,7 +21,18 @@ if TYPE_CHECKING:
 
     from sonde.core.blocks import BlockFile
     from sonde.core.deadline import Deadline
-from sonde.store.schema import BURST, BURSTS, CELL, RAW, SERIES, STAGES, SUMMARY, VERDICT, validate
+from sonde.store.schema import (
+    BURST,
+    BURSTS,
+    CELL,
+    COORDINATES,
+    RAW,
+    SERIES,
+    STAGES,
+    SUMMARY,
+    VERDICT,
+    validate,
+)
 
 RECORD_FIELDS = (
     "kind",
@@ -114,11 +125,8 @@ class StoreSchema:
         layout = StoreLayout(
             dims={"variant": len(stored), "case": len(cases), "sample": longest, "burst": most},
             coords={
-                "variant": (
-                    [variants[k]["name"] for k in stored],
-                    {"long_name": "variant: how the server was reached"},
-                ),
-                "case": (list(plan["cases"]), {"long_name": "case: client.operation:bytes:batch:depth"}),
+                "variant": ([variants[k]["name"] for k in stored], COORDINATES["variant"].attrs()),
+                "case": (list(plan["cases"]), COORDINATES["case"].attrs()),
             },
             variables={name: _variable(name, what, longest, most) for name, what in RAW.items()},
             rows=rows,
@@ -192,7 +200,7 @@ class StoreSchema:
 
     def tables(self, tree: xr.DataTree) -> Tables:
         """The declared variables and root attributes, against which `dataset.open` checks a file."""
-        return {"raw": RAW, "summary": SUMMARY, "": ATTRIBUTES}
+        return {"raw": RAW | COORDINATES, "summary": SUMMARY, "": ATTRIBUTES}
 
     def validate(self, tree: xr.DataTree) -> list[Finding]:
         """The faults of a dataset; [] for a valid one."""

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sonde.core.errors import Finding, Warning
+from sonde.core.printable import printable
 from sonde.core.units import format_share
 from sonde.survey.result import RoomResult
 
@@ -81,11 +82,12 @@ def busy_rooms(results: Sequence[RoomResult]) -> set[str]:
 def busy_warning(busy: Sequence[RoomResult]) -> Warning:
     """One warning about all rooms that other programs disturbed."""
     suspects = sum(len(result.suspects) for result in busy)
-    worst = max(result.others for result in busy)
+    worst = max(busy, key=lambda result: result.others)
+    where = f" on {printable(worst.others_host)}" if worst.others_host else ""
     excluded = f"; {differences(suspects)} may be caused by them and are not findings" if suspects else ""
     return Warning(
         "survey.busy",
-        f"other programs took up to {format_share(worst)} of the processors' time while "
+        f"other programs took up to {format_share(worst.others)} of the processors' time{where} while "
         f"{', '.join(result.room for result in busy)} {'was' if len(busy) == 1 else 'were'} measured{excluded}",
         "sonde noise host names them; check again when they have ended",
     )

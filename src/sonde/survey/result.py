@@ -28,7 +28,10 @@ class RoomResult:
     sound: bool = True  # False: too little is known for "no findings" to mean much
     comparable: bool = True  # False: "no findings" against the earlier survey means nothing either
     suspects: list[Finding] = field(default_factory=list)  # worse than before, but not findings yet, or never
-    others: float = 0.0  # share of the processors' time that other programs used
+    others: float = (
+        0.0  # share of the processors' time that other programs used, on the host where it was largest
+    )
+    others_host: str = ""  # that host, if the room reports shares of hosts; "": this one
     seconds: float = 0.0  # duration of the measurement
     baselines: int = 0  # number of baselines with this room
 
@@ -41,4 +44,5 @@ class RoomResult:
             "dataset": [str(path) for path in self.datasets],
             "skipped": self.skipped or None,
             "others": self.others,
+            "others_host": self.others_host or None,
         }

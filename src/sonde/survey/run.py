@@ -17,6 +17,7 @@ from typing import Any
 
 from sonde.core.errors import DataError, EnvironmentFailure, Exit, Finding, Interrupted, SondeError, Warning
 from sonde.core.interrupt import signals
+from sonde.core.owned_files import make_folder
 from sonde.core.room import NAMES
 from sonde.core.room import room as room_of
 from sonde.core.survey_entry import Bar, Call, SurveyEntry
@@ -117,10 +118,11 @@ def survey(
 
     Raises
     ------
-    EnvironmentFailure  core.cannot_write: the folder cannot be made. Interrupted: before anything was measured.
+    EnvironmentFailure  core.cannot_write: the folder cannot be made; core.folder_of_others.
+    Interrupted: before anything was measured.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder, parents=True, exist_ok=True)
     except OSError as error:
         raise EnvironmentFailure(
             "core.cannot_write",
@@ -220,7 +222,8 @@ def _visit(call: Call, before: Sequence[RoomResult]) -> RoomResult:
         return RoomResult(call.room, skipped=error.what, hint=error.hint)
     result = read(call.room, measured.paths)
     until = others.sample()
-    result.others = others.share(since, until)
+    if (here := others.share(since, until)) > result.others:
+        result.others, result.others_host = here, ""
     result.seconds = until.at_s - since.at_s if since and until else 0.0
     result.interrupted = measured.interrupted
     if measured.error is not None:
@@ -236,7 +239,7 @@ def read(room: str, paths: Sequence[Path]) -> RoomResult:
     DataError  as `sonde.open`.
     """
     import sonde
-    from sonde.core import dataset
+    from sonde.core import dataset, other_programs
 
     result = RoomResult(room, datasets=list(paths))
     for path in paths:
@@ -246,6 +249,9 @@ def read(room: str, paths: Sequence[Path]) -> RoomResult:
             result.findings += judgement.findings
             result.lines.append(judgement.line)
             result.complete &= bool(tree.attrs.get("complete", 1))
+            for host, share in other_programs.by_host(tree.attrs).items():
+                if share > result.others:
+                    result.others, result.others_host = share, host
             result.warnings += [w for w in dataset.warnings_of(tree) if w not in result.warnings]
     result.verdict = result.lines[0] if result.lines else "nothing was measured"
     return result
@@ -257,11 +263,13 @@ def check_baselines(folders: Sequence[Path]) -> None:
     Raises
     ------
     DataError  core.no_such_file: no such folder. survey.no_baseline: it contains no survey. survey.incomplete_baseline:
-    one of its datasets comes from a run that did not finish.
+    one of its datasets comes from a run that did not finish. survey.same_baseline: two of them have one and the same
+    run.
     """
     import sonde
 
-    for folder in folders:
+    seen: dict[str, int] = {}
+    for number, folder in enumerate(folders):
         if not folder.is_dir():
             raise DataError(
                 "core.no_such_file",
@@ -277,6 +285,14 @@ def check_baselines(folders: Sequence[Path]) -> None:
             )
         for path in paths:
             with sonde.open(path) as tree:
+                run = str(tree.attrs.get("run_id", ""))
+                if run and seen.setdefault(run, number) != number:
+                    raise DataError(
+                        "survey.same_baseline",
+                        f"{path} is the same run as in the baseline {folders[seen[run]]}: it cannot show how "
+                        "runs differ",
+                        "leave one of both out, or create another: sonde survey -o FOLDER",
+                    )
                 if not int(tree.attrs.get("complete", 1)):
                     raise DataError(
                         "survey.incomplete_baseline",
@@ -384,8 +400,8 @@ def hold_against(
     compare(list(repeated.values()), baselines)
     busy |= blame.busy_rooms(list(repeated.values()))
     for result in results:
-        if result.room in repeated:
-            result.others = max(result.others, repeated[result.room].others)
+        if (twice := repeated.get(result.room)) is not None and twice.others > result.others:
+            result.others, result.others_host = twice.others, twice.others_host
         if result.room in busy:
             result.comparable = False
         else:

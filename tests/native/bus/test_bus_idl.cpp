@@ -174,9 +174,9 @@ TEST_CASE("bus: a keylist is as good as @key") {
   CHECK(types.at("m::T")->fields[0].type->fields[2].key);
   CHECK(refuses("struct S { long abc; };\n#pragma keylist S abd\n",
                 "t.idl:2: #pragma keylist: 'S' has no field 'abd' (nearest: abc)"));
-  CHECK(refuses("struct S { @key long a; };\n#pragma keylist S a\n", "has keys already"));
-  CHECK(refuses("struct S { sequence<long> a; };\n#pragma keylist S a\n", "S.a is part of the key and a sequence"));
-  CHECK(refuses("struct S {\n#pragma keylist S a\n long a; };", "within a structure"));
+  CHECK(refuses("struct S { @key long a; };\n#pragma keylist S a\n", "already has keys"));
+  CHECK(refuses("struct S { sequence<long> a; };\n#pragma keylist S a\n", "S.a is a sequence and part of the key"));
+  CHECK(refuses("struct S {\n#pragma keylist S a\n long a; };", "inside a structure"));
 }
 
 TEST_CASE("bus: what it writes it reads again") {
@@ -223,79 +223,79 @@ TEST_CASE("bus: files include files, each once, and guards are known") {
   folder.put("broken.idl", "struct X {\n  lung a;\n};\n");
   const auto inner = load_idl(folder.put("outer.idl", "#include \"broken.idl\"\n"));
   REQUIRE_FALSE(inner);
-  CHECK(inner.error().what.starts_with("broken.idl:2: nothing is called 'lung'"));
+  CHECK(inner.error().what.starts_with("broken.idl:2: 'lung' is not declared here"));
   // One that includes itself is read once.
   CHECK(bool(load_idl(folder.put("self.idl", "#include \"self.idl\"\nstruct S { long a; };\n"))));
 }
 
 TEST_CASE("bus: errors name the line, what was found and what is allowed") {
-  CHECK(refuses("struct S {\n\n  wstring a;\n};", "t.idl:3: 'wstring' is not carried", "string"));
+  CHECK(refuses("struct S {\n\n  wstring a;\n};", "t.idl:3: 'wstring' is not supported", "string"));
   CHECK(refuses("union U switch (long) { case 1: long a; };",
-                "t.idl:1: expected a declaration, found 'union', which is not carried", "module, struct"));
-  CHECK(refuses("interface I {};", "'interface', which is not carried"));
-  CHECK(refuses("struct S { long double a; };", "long double is not carried"));
-  CHECK(refuses("struct S { map<long, long> a; };", "'map' is not carried"));
-  CHECK(refuses("struct S { @optional long a; };", "@optional is not carried: every field is in every sample",
+                "t.idl:1: expected a declaration, found 'union', which is not supported", "module, struct"));
+  CHECK(refuses("interface I {};", "'interface', which is not supported"));
+  CHECK(refuses("struct S { long double a; };", "long double is not supported"));
+  CHECK(refuses("struct S { map<long, long> a; };", "'map' is not supported"));
+  CHECK(refuses("struct S { @optional long a; };", "@optional is not supported: every sample has every field",
                 "@key, @unit"));
-  CHECK(refuses("@mutable struct S { long a; };", "@mutable is not carried: structures are final"));
-  CHECK(refuses("@extensibility(APPENDABLE) struct S { long a; };", "@extensibility is not carried"));
+  CHECK(refuses("@mutable struct S { long a; };", "@mutable is not supported: structures are final"));
+  CHECK(refuses("@extensibility(APPENDABLE) struct S { long a; };", "@extensibility is not supported"));
   parse("@extensibility(FINAL) struct S { long a; };");
   CHECK(refuses("struct S { @kay long a; };", "@kay is not known before fields (nearest: key)"));
   CHECK(refuses("@key struct S { long a; };", "@key is not known before structures"));
-  CHECK(refuses("struct S { @key(maybe) long a; };", "@key takes TRUE, FALSE or nothing"));
-  CHECK(refuses("struct S { @unit(W) long a; };", "@unit takes one text", "@unit(\"W\")"));
-  CHECK(refuses("struct S { long a };", "expected ';' behind the field 'a', found '}'"));
-  CHECK(refuses("struct S { long a; }", "expected ';' behind the declaration, found the end of the file"));
+  CHECK(refuses("struct S { @key(maybe) long a; };", "@key has the parameter TRUE, FALSE or none"));
+  CHECK(refuses("struct S { @unit(W) long a; };", "@unit needs one text", "@unit(\"W\")"));
+  CHECK(refuses("struct S { long a };", "expected ';' after the field 'a', found '}'"));
+  CHECK(refuses("struct S { long a; }", "expected ';' after the declaration, found the end of the file"));
   CHECK(refuses("struct S { long a;\n long", "t.idl:2: expected the name of a field, found the end"));
   CHECK(refuses("module a {\n struct S { long a; };\n", "t.idl:1: module 'a' is not closed"));
-  CHECK(refuses("};", "'}' closes nothing"));
+  CHECK(refuses("};", "'}' without a matching '{'"));
   CHECK(refuses("struct S { long struct; };", "the name of a field is 'struct', a keyword", "_struct"));
   CHECK(refuses("struct S { long Float; };", "the name of a field is 'Float', a keyword"));
   CHECK(refuses("struct S { long a = 3; };", "default value"));
   CHECK(refuses("struct S { };", "S has no field"));
-  CHECK(refuses("struct S { long a; string A; };", "'a' and 'A' have one name"));
+  CHECK(refuses("struct S { long a; string A; };", "'a' and 'A' have the same name"));
   CHECK(refuses("struct A { long a; };\nstruct A { long a; };",
-                "t.idl:2: 'A' is declared already, as a type, at t.idl:1"));
+                "t.idl:2: 'A' is already declared as a type, at t.idl:1"));
   CHECK(
-      refuses("enum E { on };\nenum F { On };", "'On' is declared already, as an enumerator spelled 'on', at t.idl:1"));
+      refuses("enum E { on };\nenum F { On };", "'On' is already declared as an enumerator spelled 'on', at t.idl:1"));
   CHECK(refuses("enum E { a = 3 };", "'a = …' is not IDL", "@value"));
-  CHECK(refuses("enum E { a, @value(0) b };", "has the value 0, as another has"));
+  CHECK(refuses("enum E { a, @value(0) b };", "has the value 0, which another enumerator also has"));
   CHECK(refuses("enum E { @value(2147483647) a, b };", "'b' has the value 2147483648"));
   CHECK(refuses("enum E { a, };", "expected the name of an enumerator, found '}'"));
-  CHECK(refuses("struct Mode { long a; }; struct S { Mod a; };", "nothing is called 'Mod' here (nearest: Mode)"));
+  CHECK(refuses("struct Mode { long a; }; struct S { Mod a; };", "'Mod' is not declared here (nearest: Mode)"));
   CHECK(refuses("struct Mode { long a; }; struct S { mode a; };", "'mode' is spelled 'Mode'"));
-  CHECK(refuses("struct S { sequence<S> a; };", "'S' is used before it is declared to its end"));
+  CHECK(refuses("struct S { sequence<S> a; };", "'S' is used before its declaration ends"));
   CHECK(refuses("struct T; struct S { T a; };", "'T' is used before"));
-  CHECK(refuses("struct T;", "T is announced and never declared"));
-  CHECK(refuses("const long A = 1; struct S { A a; };", "'A' is a constant and no type"));
+  CHECK(refuses("struct T;", "T is declared forward but never defined"));
+  CHECK(refuses("const long A = 1; struct S { A a; };", "'A' is a constant, not a type"));
   CHECK(refuses("struct S { string<0> a; };", "the bound of a string is 0"));
   CHECK(refuses("struct S { long a[0]; };", "the bound of an array is 0"));
   CHECK(refuses("struct S { long a[70000][70000]; };", "4900000000 elements"));
-  CHECK(refuses("struct S { double a[10000000]; };", "takes at least 80000000 bytes"));
+  CHECK(refuses("struct S { double a[10000000]; };", "needs at least 80000000 bytes"));
   CHECK(refuses("struct S { string<1.5> a; };", "expected an integer for the bound of a string, found '1.5'"));
-  CHECK(refuses("const double D = 2.0; struct S { string<D> a; };", "'D' is a constant and no integer"));
+  CHECK(refuses("const double D = 2.0; struct S { string<D> a; };", "'D' is a constant, not an integer"));
   CHECK(refuses("const octet O = 256;", "'O' has the value 256", "0 to 255"));
-  CHECK(refuses("const long L = 1 / 0;", "divided by 0"));
+  CHECK(refuses("const long L = 1 / 0;", "division by 0"));
   CHECK(refuses("const long long L = 9223372036854775807 + 1;", "does not fit into 64 bits"));
-  CHECK(refuses("const long long L = 1 << 64;", "shifted by 64"));
-  CHECK(refuses("const long L = 99999999999999999999;", "is no number of 64 bits"));
-  CHECK(refuses("const long L = 08;", "'08' is no number"));
-  CHECK(refuses("struct S { long a; }; struct T { struct X { long b; } a; };", "'struct' is not allowed as the type",
-                "declare it by itself"));
-  CHECK(refuses("struct B { long a; }; struct S : C { long b; };", "nothing is called 'C'"));
-  CHECK(refuses("struct B { long a; }; struct S : B { long a; };", "'a' and 'a' have one name"));
-  CHECK(refuses("/* no end", "t.idl:1: a comment that begins here does not end"));
+  CHECK(refuses("const long long L = 1 << 64;", "a shift by 64"));
+  CHECK(refuses("const long L = 99999999999999999999;", "is not a number of 64 bits"));
+  CHECK(refuses("const long L = 08;", "'08' is not a number"));
+  CHECK(refuses("struct S { long a; }; struct T { struct X { long b; } a; };",
+                "'struct' cannot be declared inside another type", "declare it separately"));
+  CHECK(refuses("struct B { long a; }; struct S : C { long b; };", "'C' is not declared here"));
+  CHECK(refuses("struct B { long a; }; struct S : B { long a; };", "'a' and 'a' have the same name"));
+  CHECK(refuses("/* no end", "t.idl:1: the comment that begins here does not end"));
   CHECK(refuses("const string S = \"no end\n\";", "does not end on its line"));
-  CHECK(refuses("struct S { long a; }; $", "the byte '$' means nothing"));
-  CHECK(refuses("struct S\xff { long a; };", "the byte 0xff means nothing"));
-  CHECK(refuses(std::string_view("struct S\0 { long a; };", 22), "the byte 0x00 means nothing"));
+  CHECK(refuses("struct S { long a; }; $", "the byte '$' has no meaning"));
+  CHECK(refuses("struct S\xff { long a; };", "the byte 0xff has no meaning"));
+  CHECK(refuses(std::string_view("struct S\0 { long a; };", 22), "the byte 0x00 has no meaning"));
   CHECK(refuses("#define X 3\n", "#define with a value"));
-  CHECK(refuses("#include \"x.idl\"\n", "is no file"));
+  CHECK(refuses("#include \"x.idl\"\n", "is not a file"));
   CHECK(refuses("#ifndef X\nstruct S { long a; };\n", "t.idl:1: #ifndef or #ifdef without #endif"));
   CHECK(refuses("#endif\n", "#endif without"));
   CHECK(refuses("#if 1\n#endif\n", "#if is not known"));
   CHECK(refuses("#pragma DCPS_DATA_TYPE \"x\"\n", "#pragma DCPS_DATA_TYPE is not known"));
-  CHECK(refuses("struct S { long a; #pragma once\n };", "'#' stands within a line"));
+  CHECK(refuses("struct S { long a; #pragma once\n };", "'#' is not at the beginning of the line"));
   const auto nameless = parse_idl("x");
   REQUIRE_FALSE(nameless);
   CHECK(nameless.error().what.starts_with("line 1: "));
@@ -304,7 +304,7 @@ TEST_CASE("bus: errors name the line, what was found and what is allowed") {
 TEST_CASE("bus: declarations without end are stopped") {
   std::string text = "struct S { ";
   for (int k = 0; k < 100'000; ++k) text += "sequence<";
-  CHECK(refuses(text, "sequences within more than 16 others"));
+  CHECK(refuses(text, "sequences nested deeper than 16 levels"));
   text = "const long A = ";
   CHECK(refuses(text + std::string(100'000, '('), "more than 32 signs or parentheses"));
   CHECK(refuses(text + std::string(100'000, '-'), "more than 32 signs or parentheses"));
@@ -319,7 +319,7 @@ TEST_CASE("bus: declarations without end are stopped") {
   text = "typedef sequence<long> T0;\n";
   for (int k = 1; k < 50'000; ++k)
     text += "typedef sequence<T" + std::to_string(k - 1) + "> T" + std::to_string(k) + ";\n";
-  CHECK(refuses(text, "t.idl:16: T15.element[][][][][][][][][][][][][][][][] lies deeper than 16"));
+  CHECK(refuses(text, "t.idl:16: T15.element[][][][][][][][][][][][][][][][] is nested deeper than 16"));
   // Each structure holds two of the one before.
   text = "struct S0 { long a; };\n";
   for (int k = 1; k < 40; ++k) text += "struct S" + std::to_string(k) + " { S" + std::to_string(k - 1) + " a, b; };\n";

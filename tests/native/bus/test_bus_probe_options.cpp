@@ -166,7 +166,7 @@ TEST_CASE(
 }
 
 TEST_CASE("bus probe options: the program's own") {
-  const auto parse = [](std::vector<std::string> args) { return Options::parse(args, true); };
+  const auto parse = [](const std::vector<std::string>& args) { return Options::parse(args, true); };
   const std::vector<std::string> enough{"--dir", "/tmp/x", "--variant", "a=null", "--case", "latency"};
   auto with = [&](std::initializer_list<std::string> more) {
     auto args = enough;

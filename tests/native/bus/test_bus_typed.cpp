@@ -223,10 +223,10 @@ TEST_CASE("bus: values that the type does not allow are not encoded") {
   CHECK(says(all, "t::All.values has 4 elements; 3 are allowed"));
   all = example();
   all.grid[1][0] = std::string("a\0b", 3);
-  CHECK(says(all, "t::All.grid[1][0] has a NUL in it"));
+  CHECK(says(all, "t::All.grid[1][0] contains a NUL, which IDL strings cannot hold"));
   all = example();
   all.modes[1][0] = static_cast<Mode>(3);
-  CHECK(says(all, "t::All.modes[1][0] has the value 3, which t::Mode has no enumerator for"));
+  CHECK(says(all, "t::All.modes[1][0] has the value 3, but t::Mode has no such enumerator"));
 }
 
 TEST_CASE("bus: what is no sample of the type does not decode, wherever it is cut or changed") {

@@ -46,7 +46,7 @@ TEST_CASE("bus: a type of all kinds passes, one that is no structure does not") 
       {"inner", structure("b::Inner", {{"mode", mode, false, ""}, {"more", number, false, ""}}), true, ""});
   fields.push_back({"list", sequence_of(sequence_of(string_type())), false, ""});
   CHECK(wrong(structure("a::All", fields)) == "");
-  CHECK(says(mode, "has to be a structure"));
+  CHECK(says(mode, "must be a structure"));
   CHECK(says(number, "int32"));
 }
 
@@ -60,12 +60,12 @@ TEST_CASE("bus: an array of arrays is one array") {
 TEST_CASE("bus: names that IDL would refuse are refused, with the place") {
   CHECK(says(structure("", {{"f", number, false, ""}}), "is empty"));
   CHECK(says(structure("a::", {{"f", number, false, ""}}), "is empty"));
-  CHECK(says(structure("a:b", {{"f", number, false, ""}}), "something else than letters"));
+  CHECK(says(structure("a:b", {{"f", number, false, ""}}), "a character other than letters"));
   CHECK(says(structure("_a", {{"f", number, false, ""}}), "does not begin with a letter"));
   CHECK(says(structure("S", {{"9f", number, false, ""}}), "S: the name '9f' of a field does not begin with a letter"));
-  CHECK(says(structure("S", {{"fü", number, false, ""}}), "something else than letters"));
+  CHECK(says(structure("S", {{"fü", number, false, ""}}), "a character other than letters"));
   CHECK(says(structure("S", {{std::string(256, 'x'), number, false, ""}}), "longer than 255"));
-  CHECK(says(structure("S", {{"f", number, false, ""}, {"F", number, false, ""}}), "'f' and 'F' have one name"));
+  CHECK(says(structure("S", {{"f", number, false, ""}, {"F", number, false, ""}}), "'f' and 'F' have the same name"));
   CHECK(wrong(structure("module", {{"struct", number, false, ""}})) == "");
 }
 
@@ -74,7 +74,7 @@ TEST_CASE("bus: one name means one thing") {
              other = structure("x::T", {{"g", number, false, ""}});
   CHECK(wrong(structure("S", {{"a", one, false, ""}, {"b", same, false, ""}})) == "");
   CHECK(says(structure("S", {{"a", one, false, ""}, {"b", other, false, ""}}),
-             "two types that differ are called 'x::T'"));
+             "two different types have the name 'x::T'"));
   CHECK(says(structure("x", {{"a", one, false, ""}}), "'x' is a type, 'x' is a module"));
   const auto a = enumeration("m::A", {{"off", 0}}), again = enumeration("m::A", {{"off", 0}}),
              b = enumeration("m::B", {{"OFF", 0}});
@@ -87,9 +87,9 @@ TEST_CASE("bus: what is empty, endless or too large is refused") {
   CHECK(says(structure("S", {}), "no field"));
   CHECK(says(one_field(nullptr), "a::S.f has no type"));
   CHECK(says(one_field(enumeration("E", {})), "no enumerator"));
-  CHECK(says(one_field(enumeration("E", {{"a", 1}, {"b", 1}})), "have one value, 1"));
+  CHECK(says(one_field(enumeration("E", {{"a", 1}, {"b", 1}})), "have the same value, 1"));
   CHECK(says(one_field(array_of(number, 0)), "at least one element"));
-  CHECK(says(one_field(sequence_of(nullptr)), "of nothing"));
+  CHECK(says(one_field(sequence_of(nullptr)), "without an element type"));
   CHECK(says(one_field(array_of(number, 1u << 30)), "samples may have"));
   CHECK(says(structure("S", std::vector<Field>(1025, {"f", number, false, ""})), "1025 fields"));
   CHECK(says(structure("S", {{"f", number, false, std::string(256, 'x')}}), "its unit"));
@@ -123,11 +123,11 @@ TEST_CASE("bus: a type that contains itself is refused, not followed for ever") 
 
 TEST_CASE("bus: keys may not be sequences, however deep") {
   CHECK(wrong(one_field(array_of(string_type(), 3), true)) == "");
-  CHECK(says(one_field(sequence_of(number), true), "a::S.f is part of the key and a sequence"));
+  CHECK(says(one_field(sequence_of(number), true), "a::S.f is a sequence and part of the key"));
   const auto list = sequence_of(number);
   const auto unkeyed = structure("In", {{"id", number, false, ""}, {"list", list, false, ""}}),
              keyed = structure("In", {{"id", number, true, ""}, {"list", list, false, ""}});
-  CHECK(says(one_field(array_of(unkeyed, 2), true), "a::S.f[].list is part of the key"));
+  CHECK(says(one_field(array_of(unkeyed, 2), true), "a::S.f[].list is a sequence and part of the key"));
   CHECK(wrong(one_field(array_of(keyed, 2), true)) == "");
 }
 

@@ -34,5 +34,29 @@ TEST_CASE("printable: bytes that are no character stay, unless they are a contro
 TEST_CASE("printable: a JSON text is the same value, whatever its characters are") {
   CHECK(json_quote("a\"\\\n\u00e9") == "\"a\\\"\\\\\\u000a\u00e9\"");
   CHECK(json_quote("\u202e\x7f") == "\"\\u202e\\u007f\"");
-  CHECK(json_quote("\xe2\x80") == "\"\xe2\x80\"");
+}
+
+TEST_CASE("printable: JSON is valid UTF-8, whatever bytes a name holds") {
+  CHECK(json_quote("caf\u00e9 \U0001f600") == "\"caf\u00e9 \U0001f600\"");
+  CHECK(json_quote("n\xff") == R"("n\\xff")");
+  CHECK(json_quote("\xe2\x80") == R"("\\xe2\\x80")");
+  CHECK(json_quote("\x9b\xc3") == R"("\\x9b\\xc3")");
+  CHECK(json_quote("\xc0\xaf") == R"("\\xc0\\xaf")");                               // overlong, of 2 bytes
+  CHECK(json_quote("\xe0\x9f\xbf") == R"("\\xe0\\x9f\\xbf")");                      // overlong, of 3 bytes
+  CHECK(json_quote("\xf0\x8f\xbf\xbf") == R"("\\xf0\\x8f\\xbf\\xbf")");             // overlong, of 4 bytes
+  CHECK(json_quote("\xed\xa0\x80") == R"("\\xed\\xa0\\x80")");                      // a surrogate
+  CHECK(json_quote("\xf4\x90\x80\x80") == R"("\\xf4\\x90\\x80\\x80")");             // above U+10FFFF
+  CHECK(json_quote("\xed\x9f\xbf\xee\x80\x80") == "\"\xed\x9f\xbf\xee\x80\x80\"");  // next to the surrogates
+  CHECK(json_quote("\xf4\x8f\xbf\xbf") == "\"\xf4\x8f\xbf\xbf\"");                  // U+10FFFF
+  CHECK(JsonLine().add("n\xff", "\xfe").text() == R"({"n\\xff":"\\xfe"})");
+}
+
+TEST_CASE("printable: two names are two JSON strings") {
+  CHECK(json_name("n\xff") == R"("n\\xff")");
+  CHECK(json_name(R"(n\xff)") == R"("n\\x5cxff")");
+  CHECK(json_name("\\\xff") == R"("\\\\xff")");
+  CHECK(json_name(R"(\\xff)") == R"("\\\\x5cxff")");
+  CHECK(json_name(R"(n\u202e)") == R"("n\\x5cu202e")");
+  CHECK(json_name(R"(n\xFF\xf\n\u20\)") == R"("n\\xFF\\xf\\n\\u20\\")");
+  CHECK(JsonLine().add_name("host", "\xff").text() == R"({"host":"\\xff"})");
 }

@@ -545,8 +545,8 @@ TEST_CASE("hostile: layouts that the store does not keep are refused") {
   CHECK(of("layout", u8(0xff) + u8(1) + u8(3)) == "has a layout of an unknown kind");
   CHECK(of("layout", u8(0xff) + u8(2) + u8(2)) == "has a layout of an unknown version");
   // HDF5 copies as many axes as the list says, into room for 33.
-  CHECK(of("layout", u8(2) + u8(33) + std::string(4 * 33, '\1')) == "has chunks of more than 32 axes");
-  CHECK(of("layout", u8(2) + u8(255) + std::string(4 * 255, '\1')) == "has chunks of more than 32 axes");
+  CHECK(of("layout", u8(2) + u8(33) + std::string(std::size_t{4} * 33, '\1')) == "has chunks of more than 32 axes");
+  CHECK(of("layout", u8(2) + u8(255) + std::string(std::size_t{4} * 255, '\1')) == "has chunks of more than 32 axes");
   CHECK(of("layout", u8(2) + u8(2) + little(4, 4) + little(0, 4)) == "has an empty chunk");
   // Axes over 2^32 take eight bytes.
   CHECK(of("layout", u8(0xff) + u8(1) + u8(2) + u8(1) + little(std::uint64_t{1} << 33, 8)) == "");

@@ -93,9 +93,9 @@ TEST_CASE("io load: what is wrong says which option, which value and what is all
   CHECK(has(error.what, "-t (--transfer) is '10q'"));
   CHECK(has(error.hint, "-t 1m"));
   CHECK(has(wrong({"-t", "12"}).what, "multiples of 8"));
-  CHECK(wrong({"-t", "12"}).hint == "take -t 16");
+  CHECK(wrong({"-t", "12"}).hint == "use -t 16");
   CHECK(has(wrong({"-t", "2g", "-b", "4g"}).what, "up to 2147483647 B"));
-  CHECK(has(wrong({"-t", "1000", "-b", "4096"}).what, "-b is 4096 B, which is no multiple of -t, 1000 B"));
+  CHECK(has(wrong({"-t", "1000", "-b", "4096"}).what, "-b is 4096 B, which is not a multiple of -t, 1000 B"));
   CHECK(has(wrong({"-t", "1000", "-b", "4096"}).hint, "-b 5000"));
   CHECK(has(wrong({"-s", "0"}).what, "allowed: whole numbers from 1"));
   CHECK(has(wrong({"-i", "-1"}).what, "'-1'"));
@@ -106,14 +106,14 @@ TEST_CASE("io load: what is wrong says which option, which value and what is all
   CHECK(has(wrong({"-V", "-a", "HDF5"}).what, "-V"));
   CHECK(has(wrong({"-c", "-a", "GFAPI", "--gfapi.volume", "v"}).what, "-a is GFAPI"));
   CHECK(has(wrong({"-a", "GFAPI"}).what, "needs the name of a volume"));
-  CHECK(has(wrong({"--gfapi.server", "h"}).what, "--gfapi.server has a meaning with -a GFAPI only"));
+  CHECK(has(wrong({"--gfapi.server", "h"}).what, "--gfapi.server has a meaning only with -a GFAPI"));
   CHECK(has(wrong({"--bt-io", "--gfapi.volume", "v"}).what, "IOR's workload"));
-  CHECK(has(wrong({"-B"}).what, "IOR's -B is not"));
+  CHECK(has(wrong({"-B"}).what, "IOR's -B does not exist"));
   CHECK(has(wrong({"-5"}).what, "no option -5"));
   CHECK(has(wrong({"-w5"}).what, "no option -5 (in -w5)"));
   CHECK(has(wrong({"testFile"}).hint, "-o testFile"));
-  CHECK(has(wrong({""}).what, "'' is no option"));
-  CHECK(has(wrong({"-"}).what, "'-' is no option"));
+  CHECK(has(wrong({""}).what, "'' is not an option"));
+  CHECK(has(wrong({"-"}).what, "'-' is not an option"));
   CHECK(has(wrong({"--"}).what, "no option --"));
   CHECK(has(wrong({"-b"}).what, "-b (--block) needs a value, SIZE"));
   CHECK(has(wrong({"--block"}).what, "--block needs a value, SIZE"));
@@ -157,7 +157,7 @@ TEST_CASE("io load: hints come from variables and from a file, as ior takes them
                      {"cb_nodes", "8"}, {"a_b", "c=d"}, {"striping_unit", "1048576"}, {"x", "y"}});
   const auto refused = add_hints({}, "IOR_HINT__MPI__x=y\ncb_nodes=4\n", "hints", hints);
   REQUIRE_FALSE(refused);
-  CHECK(has(refused.error().what, "line 2 of hints is no hint: 'cb_nodes=4'"));
+  CHECK(has(refused.error().what, "line 2 of hints is not a hint: 'cb_nodes=4'"));
   CHECK_FALSE(add_hints({}, "IOR_HINT__MPI__x\n", "hints", hints));
 }
 

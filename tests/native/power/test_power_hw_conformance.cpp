@@ -188,6 +188,13 @@ TEST_CASE("power conformance: a simulated node keeps its promises") {
   CHECK(conformance::check(settings).error().code == "power.conformance");
 }
 
+TEST_CASE("power conformance: energy is not compared with a power that was not told") {
+  const auto all = tried("silent", "energy: it grows*");
+  REQUIRE(all.size() == 1);
+  CHECK(all.begin()->second.outcome == Outcome::unsupported);
+  CHECK(all.begin()->second.reason.find("no domain reports its power") != std::string::npos);
+}
+
 TEST_CASE("json: what services send, and what they should not") {
   auto parsed =
       JsonValue::parse(R"( {"a": [1, -2.5e2, true, null, "x\u00e9\ud83d\ude00\n"], "b": {"c": {}}, "a b": 0} )");

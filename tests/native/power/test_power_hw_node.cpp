@@ -2,10 +2,13 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -134,6 +137,36 @@ TEST_CASE("node: power is the sum of packages and base, parts are not counted tw
   CHECK(now.energy_j < 2 + 70 * 30);
 }
 
+TEST_CASE("node: two dies that are one meter are one domain: of the power, the range and the cap") {
+  const PowerTree tree;
+  for (const char* die : {"0", "1"}) tree.zone(std::string("intel-rapl:") + die, std::string("package-0-die-") + die);
+  std::atomic<bool> ended = false;
+  std::thread counting([&] {
+    for (int turn = 1; !ended; ++turn, sleep_until(now_s() + 0.01))
+      for (const char* die : {"0", "1"}) {
+        tree.put("next", std::to_string(turn * 680'000));
+        std::filesystem::rename(tree.root + "/next",
+                                tree.root + "/class/powercap/intel-rapl:" + std::string(die) + "/energy_uj");
+      }
+  });
+  const auto node = opened(over(tree, 70));
+  auto now = node->read();
+  for (int k = 0; k < 500 && now.note.empty(); ++k, now = node->read()) sleep_until(now_s() + 0.01);
+  ended = true;
+  counting.join();
+  CHECK(now.power_w == doctest::Approx(70 + now.domains[0].now.power_w));
+  CHECK(now.domains[1].now.power_w > 0);
+  CHECK(now.note.find("are one meter") != std::string::npos);
+  CHECK(now.trouble == "");
+  CHECK(node->range().max_w == doctest::Approx(70 + 200));
+  auto back = node->cap(170);
+  REQUIRE(back);
+  CHECK(*back == doctest::Approx(170));
+  CHECK(tree.get(limit_0) == "100000000");
+  CHECK(tree.get(limit_1) == "100000000");
+  CHECK(*node->capped() == doctest::Approx(170));
+}
+
 TEST_CASE("node: a domain of the whole node stands for all of it") {
   const PowerTree tree;
   tree.zone("intel-rapl:0", "package-0");
@@ -186,7 +219,7 @@ TEST_CASE("node: without anything to cap it has to be said that it is read only"
   const auto none = Node::open(settings);
   REQUIRE(!none);
   CHECK(none.error().code == "power.no_cap");
-  CHECK(none.error().what.find("constraint_0_power_limit_uw is not there") != std::string::npos);
+  CHECK(none.error().what.find("constraint_0_power_limit_uw does not exist") != std::string::npos);
   settings.hardware[0].read_only = true;
   const auto node = opened(settings);
   CHECK(!node->range().settable);

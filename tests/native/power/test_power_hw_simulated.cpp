@@ -1,4 +1,4 @@
-// The node that is not there.
+// The simulated node.
 #include <cmath>
 #include <functional>
 #include <string>

@@ -12,11 +12,13 @@ import numpy as np
 import xarray as xr
 
 from sonde import _core
-from sonde.bus.plan import TESTS, Case, Plan, Variant
+from sonde.bus.cases import TESTS, Case
+from sonde.bus.plan import Plan
 from sonde.bus.schema import DECISION, SAMPLES
 from sonde.bus.sealing import SCHEMA
 from sonde.bus.values import Values
-from sonde.core import seal
+from sonde.bus.variants import Variant
+from sonde.core import run_folder, seal
 from sonde.core.layout import SealedFile
 
 K = 8  # values of a record
@@ -129,7 +131,7 @@ def sealed(
 ) -> SealedFile:
     """A whole dataset, <folder>/<name>.nc."""
     run_dir = folder / f"{name}.run"
-    seal.start_run(
+    run_folder.start(
         run_dir,
         room="bus",
         schema="bus/1",

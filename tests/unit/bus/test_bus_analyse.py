@@ -7,7 +7,8 @@ import pytest
 from probe_runs import made, near, planned, summary_of, values_of
 
 from sonde.bus.analyse import MOST_STRETCHES, paired
-from sonde.bus.plan import Case, variant_of
+from sonde.bus.cases import Case
+from sonde.bus.variants import variant_of
 
 CYCLONE, FAST, RAW = (
     variant_of("cyclonedds", "udp4"),
@@ -121,7 +122,7 @@ class TestLoss:
         assert told.lost(told.find("latency")[0]) == pytest.approx(0.25)
 
 
-def test_the_first_samples_of_a_burst_are_told_by_their_place(tmp_path):
+def test_the_first_samples_of_a_burst_are_reported_by_their_place(tmp_path):
     def level(variant, case, epoch, rng):
         values = near(rng, 1e-5)
         values[0] *= 9

@@ -13,17 +13,10 @@ from probe_runs import made, near, planned, sealed
 from whole_run import PLAN, dataset
 
 import sonde
-from sonde.bus import cli_run, figures, verdict
-from sonde.bus.plan import (
-    Case,
-    Plan,
-    Wanted,
-    cases_of,
-    choose_variants,
-    read_tests,
-    read_variant,
-    variant_of,
-)
+from sonde.bus import cli_run, figures, lessons
+from sonde.bus.cases import Case, Wanted, cases_of, read_tests
+from sonde.bus.plan import Plan
+from sonde.bus.variants import choose_variants, read_variant, variant_of
 from sonde.report.render_html import draw
 
 IDS = [
@@ -141,7 +134,7 @@ def test_a_run_in_which_some_did_not_find_each_other_in_time_has_a_section(tmp_p
 def test_what_each_lesson_is_about_is_known():
     calls = [
         node.args[0]
-        for node in ast.walk(ast.parse(Path(verdict.__file__).read_text()))
+        for node in ast.walk(ast.parse(Path(lessons.__file__).read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "_lesson"
     ]
     codes = {node.value for node in calls if isinstance(node, ast.Constant)}

@@ -8,8 +8,10 @@ from probe_runs import made, near, planned, sealed
 from whole_run import PLAN, dataset
 
 import sonde
+from sonde.bus.cases import Case
 from sonde.bus.limits import diff
-from sonde.bus.plan import Case, Plan, variant_of
+from sonde.bus.plan import Plan
+from sonde.bus.variants import variant_of
 from sonde.core.errors import DataError, UsageError
 
 

@@ -8,33 +8,31 @@ from pathlib import Path
 import pytest
 from probe_runs import QUANTITIES
 
-from sonde.bus.figures import WORDS
-from sonde.bus.plan import (
-    EPOCHS,
+from sonde.bus.cases import (
     LEAST_SIZE,
     MOST_CLIENTS,
     MOST_PARTICIPANTS,
     MOST_SIZE,
-    RAW,
     TESTS,
     TREATMENTS,
-    VARIANT_OPTIONS,
     Case,
-    Host,
-    Plan,
     Wanted,
     between,
     cases_of,
-    choose_variants,
-    fitting,
-    guarded,
     read_tests,
+)
+from sonde.bus.figure_data import WORDS
+from sonde.bus.plan import EPOCHS, Host, Plan, fitting, step_s
+from sonde.bus.tables import SHOWN
+from sonde.bus.variants import (
+    RAW,
+    VARIANT_OPTIONS,
+    choose_variants,
+    guarded,
     read_variant,
-    step_s,
     usual_variants,
     with_paths,
 )
-from sonde.bus.verdict import SHOWN
 from sonde.core.errors import UsageError
 
 
@@ -47,7 +45,7 @@ class TestTests:
         assert read_tests(("fanout,calls", "fanout")) == ("fanout", "calls")
         assert read_tests(("first",)) == ("first-message",)
 
-    def test_a_typo_is_told_with_what_was_meant(self):
+    def test_a_typo_is_reported_with_what_was_meant(self):
         with pytest.raises(UsageError) as caught:
             read_tests(("discvery",))
         assert caught.value.code == "bus.bad_test"

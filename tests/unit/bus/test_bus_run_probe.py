@@ -8,7 +8,9 @@ import time
 import pytest
 
 from sonde.bus import run_probe
-from sonde.bus.plan import Case, Host, Plan, read_variant, variant_of
+from sonde.bus.cases import Case
+from sonde.bus.plan import Host, Plan
+from sonde.bus.variants import read_variant, variant_of
 from sonde.core.errors import EnvironmentFailure, SondeError, UsageError
 from sonde.core.events import NullProgress
 from sonde.core.launch import start

@@ -10,11 +10,12 @@ from probe_runs import K, decision, made, near, planned, sealed, visit, write
 
 import sonde
 from sonde.bus.analyse import _bases, analyse
-from sonde.bus.plan import MOST_DATAGRAM, Case, read_variant, variant_of
+from sonde.bus.cases import MOST_DATAGRAM, Case
 from sonde.bus.schema import FACTS, validate
 from sonde.bus.sealing import SCHEMA
 from sonde.bus.values import Values
-from sonde.core import dataset, seal
+from sonde.bus.variants import read_variant, variant_of
+from sonde.core import dataset, run_folder, seal
 from sonde.core.errors import DataError
 from sonde.core.status import CONVERGED, UNDECIDED
 
@@ -64,13 +65,13 @@ class TestSealing:
         assert list(raw["subscribers"].values) == [-1, 8]
         assert list(raw["test"].values) == ["latency", "fanout"]
 
-    def test_what_the_machine_could_not_count_is_told(self, tmp_path):
+    def test_what_the_machine_could_not_count_is_reported(self, tmp_path):
         with sonde.open(sealed(tmp_path, PLAN, made(PLAN, level, 2)).path) as tree:
             assert tree.attrs["cycles_per_s"] == 2.5e9
             assert "no counters" in tree.attrs["instructions"]
             assert list(tree.attrs["load"]) == [0.5, 0.4, 0.3]
 
-    def test_over_how_many_programs_a_case_was_spread_is_told(self, tmp_path):
+    def test_over_how_many_programs_a_case_was_spread_is_reported(self, tmp_path):
         with sonde.open(sealed(tmp_path, PLAN, made(PLAN, level, 2)).path) as tree:
             assert list(tree.attrs["processes"]) == [-1, 8]
 
@@ -170,7 +171,7 @@ class TestSealing:
         assert (np.diff(raw["epoch"][0].values) >= 0).all()
         assert np.allclose(raw["value"][0], 1e-5 + 1e-9 * np.repeat(np.arange(3000), K))
 
-    def test_a_message_that_never_came_is_kept_as_such(self, tmp_path):
+    def test_a_message_that_never_came_is_preserved_as_such(self, tmp_path):
         one = planned(CASES[1:], CYCLONE)
         records = np.concatenate([visit(0, 0, "last", e, [1e-4, np.nan, 1e-4]) for e in range(7)])
         with sonde.open(sealed(tmp_path, one, records).path) as tree:
@@ -243,7 +244,7 @@ class TestRefusal:
 
 def test_a_killed_run_is_recovered(tmp_path):
     run_dir = tmp_path / "bus.run"
-    seal.start_run(
+    run_folder.start(
         run_dir,
         room="bus",
         schema="bus/1",

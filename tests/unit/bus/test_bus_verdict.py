@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from probe_runs import made, near, planned, sealed, summary_of, values_of
 
-from sonde.bus import verdict
-from sonde.bus.plan import Case, read_variant, variant_of
+from sonde.bus import lessons, tables, verdict
+from sonde.bus.cases import Case
+from sonde.bus.variants import read_variant, variant_of
 
 CYCLONE, MULTICAST, FAST, RAW, SERVER = (
     variant_of("cyclonedds", "udp4"),
@@ -23,7 +24,7 @@ CYCLONE, MULTICAST, FAST, RAW, SERVER = (
 
 
 def lesson(told, code):
-    return next(one for one in verdict.lessons(told) if one["code"] == f"bus.{code}")
+    return next(one for one in lessons.lessons(told) if one["code"] == f"bus.{code}")
 
 
 class TestLatency:
@@ -79,7 +80,7 @@ class TestKeys:
 
     def test_of_a_rate_it_is_told_how_many_times_lower_it_is(self, tmp_path):
         summary = summary_of(tmp_path, self.PLAN, made(self.PLAN, self.level))
-        table = verdict.tables(summary)[-1]
+        table = tables.tables(summary)[-1]
         assert table.title == "Cost of keys, relative to the same variant without keys"
         assert table.columns == ("case", "cs", "fs")
         assert [row[1].split(" ")[0] for row in table.rows] == ["1.50", "1.50"]
@@ -95,7 +96,7 @@ class TestKeys:
         assert told.keyed() == []
         (keyed,) = (value for value in told.find("latency") if value.way.name == "fs")
         assert told.ways[keyed.base].name == "fastdds/shm"  # the first, as for any other
-        assert not [one for one in verdict.lessons(told) if one["code"] == "bus.keys"]
+        assert not [one for one in lessons.lessons(told) if one["code"] == "bus.keys"]
 
 
 class TestFanout:
@@ -108,7 +109,7 @@ class TestFanout:
 
         cases = [Case("fanout", 64, n) for n in (1, 4, 16)]
         told = values_of(tmp_path, planned(cases, CYCLONE, MULTICAST), level)
-        lines = {way.name: line for way, _, line in verdict.fanout_lines(told)}
+        lines = {way.name: line for way, _, line in lessons.fanout_lines(told)}
         assert lines["cyclonedds/udp4"].slope == pytest.approx(6e-6, rel=0.01)
         text = lesson(told, "fanout_publish")["text"]
         assert "cyclonedds/multicast nothing significant" in text
@@ -167,7 +168,7 @@ class TestDiscovery:
         for code in ("discovery_growth", "discovery_kinds"):
             assert words in lesson(told, code)["text"]
 
-    def test_a_visit_that_was_given_up_has_no_datagrams_and_is_told(self, tmp_path):
+    def test_a_visit_that_was_given_up_has_no_datagrams_and_is_reported(self, tmp_path):
         def level(variant, case, epoch, rng):
             if variant == SERVER and case.entities == 96:
                 lost = {"datagrams": np.nan, "time_to_match": np.nan}
@@ -210,16 +211,16 @@ class TestDivisions:
         assert "partitions no significant difference" in text
         assert "with 32 groups" in text
 
-    def test_too_few_epochs_are_told_of_all_variants_in_one_sentence(self, tmp_path):
+    def test_too_few_epochs_are_reported_of_all_variants_in_one_sentence(self, tmp_path):
         cases = [Case("partitions", 64, entities=1, treatment=t) for t in ("topic", "partition", "wildcard")]
 
         def level(variant, case, epoch, rng):
             return {"publish": near(rng, 1e-5 * (2 if case.treatment == "wildcard" else 1), 1)}
 
         told = values_of(tmp_path, planned(cases, CYCLONE, MULTICAST), level, epochs=2)
-        found = [one for one in verdict.lessons(told) if one["code"] == "bus.divisions"]
+        found = [one for one in lessons.lessons(told) if one["code"] == "bus.divisions"]
         assert [one["evidence"]["variant"] for one in found] == ["cyclonedds/udp4", "cyclonedds/multicast"]
-        (together,) = verdict.merged_lessons(found)
+        (together,) = lessons.merged_lessons(found)
         text = together["text"]
         assert text.startswith(
             "time of a publish with 1 group, relative to topics: cyclonedds/udp4 partitions about 1"
@@ -228,7 +229,7 @@ class TestDivisions:
         assert "; cyclonedds/multicast partitions about 1" in text
         assert text.count("too few epochs for an interval") == 1
         other = {"code": "bus.loss", "text": "x", "evidence": {}, "brief": None}
-        assert [one["text"] for one in verdict.merged_lessons([found[0], other, found[1]])] == [
+        assert [one["text"] for one in lessons.merged_lessons([found[0], other, found[1]])] == [
             found[0]["text"],
             "x",
             found[1]["text"],
@@ -246,8 +247,8 @@ def test_an_interval_of_few_epochs_is_not_shown(tmp_path, epochs, shown):
     )
     (value,) = told.find("latency")
     assert (math.isfinite(value.low), math.isfinite(value.ends[0])) == (True, shown)
-    assert ("95 %" in verdict.case_tables(told.summary, "latency")[0].columns) == shown
-    assert ("(" in verdict.tables(told.summary, intervals=True)[0].rows[0][1]) == shown
+    assert ("95 %" in tables.case_tables(told.summary, "latency")[0].columns) == shown
+    assert ("(" in tables.tables(told.summary, intervals=True)[0].rows[0][1]) == shown
 
 
 class TestThroughput:
@@ -273,10 +274,10 @@ class TestThroughput:
             "reliable": 0.0,
             "best-effort": pytest.approx(0.08),
         }
-        tables = {table.title: table for table in verdict.tables(summary)}
-        rates = tables["Throughput, 1 subscriber, 64 B: messages a second to each subscriber"]
-        assert any(cell.startswith(verdict.LOSSY) for row in rates.rows for cell in row)
-        assert "Throughput, 1 subscriber, 64 B: share lost" in tables
+        by_title = {table.title: table for table in tables.tables(summary)}
+        rates = by_title["Throughput, 1 subscriber, 64 B: messages a second to each subscriber"]
+        assert any(cell.startswith(tables.LOSSY) for row in rates.rows for cell in row)
+        assert "Throughput, 1 subscriber, 64 B: share lost" in by_title
 
 
 class TestOutput:
@@ -309,16 +310,16 @@ class TestOutput:
         summary = summary_of(tmp_path, self.PLAN, made(self.PLAN, self.level))
         assert verdict.sentence(summary).startswith("Shortest round trip: cyclonedds/udp4 at 64 B (30")
         assert verdict.sound(summary)
-        (latency,) = verdict.tables(summary)
+        (latency,) = tables.tables(summary)
         assert latency.columns == ("case", "cyclonedds/udp4", "fastdds/udp4", "raw/udp4")
-        assert verdict.case_tables(summary, "no such") == []
+        assert tables.case_tables(summary, "no such") == []
 
     def test_one_case_has_a_table_a_quantity(self, tmp_path):
         def level(variant, case, epoch, rng):
             return {**self.level(variant, case, epoch, rng), "lost": 0.25}
 
         summary = summary_of(tmp_path, self.PLAN, made(self.PLAN, level))
-        rtt, *_, lost = verdict.case_tables(summary, "latency, 1 KiB")
+        rtt, *_, lost = tables.case_tables(summary, "latency, 1 KiB")
         assert rtt.title == "Latency, 1 KiB: rtt"
         assert rtt.columns == ["variant", "median", "95 %", "99 %", "ratio", "× raw", "n"]
         assert [row[0] for row in rtt.rows] == ["cyclonedds/udp4", "fastdds/udp4", "raw/udp4"]
@@ -334,10 +335,10 @@ class TestOutput:
         def level(variant, case, epoch, rng):
             return {"rtt": near(rng, 30e-6)} if (variant, case.size) != (RAW, 1024) else {}
 
-        (rtt,) = verdict.tables(summary_of(tmp_path, plan, made(plan, level)))
+        (rtt,) = tables.tables(summary_of(tmp_path, plan, made(plan, level)))
         assert rtt.columns == ("variant", "64 B", "1 KiB")
         assert [row[0] for row in rtt.rows] == [variant.name for variant in many]
-        assert rtt.rows[-1] == ["raw/udp4", "30.0 µs", verdict.NONE]
+        assert rtt.rows[-1] == ["raw/udp4", "30.0 µs", tables.NONE]
 
     def test_what_all_rows_have_in_common_is_in_the_title(self, tmp_path):
         cases = [Case("throughput", 64, n, treatment=t) for n in (1, 8) for t in ("reliable", "best-effort")]
@@ -345,7 +346,7 @@ class TestOutput:
         def level(variant, case, epoch, rng):
             return {"message_rate": near(rng, 1e5, 1), "lost": 0.0}
 
-        (rate, _) = verdict.tables(
+        (rate, _) = tables.tables(
             summary_of(tmp_path, planned(cases, CYCLONE), made(planned(cases, CYCLONE), level))
         )
         assert rate.title == "Throughput, 64 B: messages a second to each subscriber"

@@ -7,7 +7,8 @@ import pytest
 from probe_runs import near, planned, values_of
 
 from sonde.bus import first
-from sonde.bus.plan import Case, variant_of
+from sonde.bus.cases import Case
+from sonde.bus.variants import variant_of
 
 CYCLONE = variant_of("cyclonedds", "udp4")
 USUAL = 36e-6

@@ -93,7 +93,7 @@ class TestTold:
     def told(self, at):
         return estimate_at([n for n, _ in self.POINTS], [v for _, v in self.POINTS], at)
 
-    def test_what_was_measured_is_told_as_it_is(self):
+    def test_what_was_measured_is_reported_as_it_is(self):
         found = self.told(3)
         assert (found.value, found.low, found.high, found.beyond) == (30, 28, 32, False)
         assert found.measured == (3,)

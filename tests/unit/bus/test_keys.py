@@ -89,7 +89,7 @@ def test_roles_and_topics_add_up():
         ([], [], "has no permissions", "--role"),
     ],
 )
-def test_what_cannot_be_granted_is_told(roles, publish, what, hint):
+def test_what_cannot_be_granted_is_reported(roles, publish, what, hint):
     with pytest.raises(UsageError, match=what) as told:
         keys.grant_of(roles, publish, [])
     assert hint in told.value.hint

@@ -7,9 +7,10 @@ import math
 import pytest
 from probe_runs import made, near, planned, sealed, values_of
 
-from sonde.bus import model, verdict
+from sonde.bus import lessons, model
+from sonde.bus.cases import Case
 from sonde.bus.model import Need, advise, best_discovery
-from sonde.bus.plan import Case, read_variant, variant_of
+from sonde.bus.variants import read_variant, variant_of
 from sonde.core.errors import DataError
 
 CYCLONE, MULTICAST, SHM = (
@@ -82,7 +83,7 @@ class TestRanking:
         assert found[0].way.name == "cyclonedds/multicast"
         assert found[0].latency_s == pytest.approx(24e-6 + 31 * 0.2e-6, rel=0.02)
 
-    def test_numbers_between_are_told_from_their_neighbours(self, told):
+    def test_numbers_between_are_distinguished_from_their_neighbours(self, told):
         (best, *_) = advise(told, Need(1, 20, 64, local=True))
         assert best.latency_s == pytest.approx(24e-6 + 19 * 0.2e-6, rel=0.02)
         assert any("8 and 32 subscribers" in line for line in best.because)
@@ -171,7 +172,7 @@ class TestFanoutOfManyAlone:
         assert best.latency_s > 80e-6
         assert all(math.isnan(end) for end in best.latency_ends)
 
-    def test_of_another_size_that_is_said(self, tmp_path):
+    def test_of_another_size_that_is_reported(self, tmp_path):
         best = advise(self.told(tmp_path, 8), Need(1, 8, 16384, True))[0]
         assert best.outside == ["several subscribers were measured only with 64 B"]
 
@@ -234,7 +235,7 @@ class TestDiscovery:
         assert best.discovery.datagrams == pytest.approx(2.37 * 64**2, rel=0.01)
         assert any("measured with 64" in line for line in best.because)
 
-    def test_loss_at_full_speed_is_told_beside_the_rate(self, told):
+    def test_loss_at_full_speed_is_reported_beside_the_rate(self, told):
         best = advise(told, Need(1, 1, 64, local=True))[0]
         assert best.lost == pytest.approx(0.02)
         assert any("2.0 % lost" in line for line in best.because)
@@ -283,7 +284,7 @@ class TestDiscoveryOfAnother:
 
     def test_a_lesson_holds_like_against_like(self, tmp_path):
         told = self.told(tmp_path, self.KEYS, CYCLONE, variant_of("cyclonedds", "udp4", "peers"))
-        (kinds,) = (one for one in verdict.lessons(told) if one["code"] == "bus.discovery_kinds")
+        (kinds,) = (one for one in lessons.lessons(told) if one["code"] == "bus.discovery_kinds")
         assert kinds["evidence"]["against"] == "cyclonedds/udp4"
         assert kinds["evidence"]["simple"] == pytest.approx(3195, rel=0.02)
         assert "peers discovery over cyclonedds/udp4/peers" in kinds["text"]
@@ -293,7 +294,7 @@ class TestDiscoveryOfAnother:
         keyed = read_variant("listed=cyclonedds,security=keys,identity=probe,discovery=peers")
         self.DATAGRAMS["listed"] = 30000
         told = self.told(tmp_path, CYCLONE, keyed)
-        assert not [one for one in verdict.lessons(told) if one["code"] == "bus.discovery_kinds"]
+        assert not [one for one in lessons.lessons(told) if one["code"] == "bus.discovery_kinds"]
         assert self.advice(told, "cyclonedds/udp4").discovery.kind == "simple"
         assert self.advice(told, "listed").discovery.kind == "peers"
 
@@ -416,7 +417,7 @@ class TestTooFewNumbers:
         assert "bus run latency fanout --sizes 64 --subscribers 1,8 -o bus.nc" in warning.hint
 
 
-def test_what_holds_of_all_advice_is_told_once_and_of_some_by_a_letter(told):
+def test_what_holds_of_all_advice_is_reported_once_and_of_some_by_a_letter(told):
     from sonde.bus.cli_advise import _table
 
     inside = _table(advise(told, Need(1, 8, 64, local=True)))

@@ -47,7 +47,7 @@ def test_keys_are_for_their_owner_alone(folder):
     assert stat.S_IMODE((folder / "private").stat().st_mode) == 0o700
 
 
-def test_identities_are_told_as_they_were_made(folder):
+def test_identities_are_reported_as_they_were_made(folder):
     grant = keys.Grant(("A", "B_*"), ("C?",))
     made = run_keys.add(folder, "n017", grant, 10, (3, 9), False)
     until, found = run_keys.identities(folder)
@@ -162,7 +162,7 @@ def test_without_what_signs_no_identity_is_made(folder):
     assert not (folder / "n017").exists()
 
 
-def test_a_key_that_is_none_is_told(folder):
+def test_a_key_that_is_none_is_reported(folder):
     (folder / "private/identity_ca.key.pem").write_text("nonsense")
     with pytest.raises(EnvironmentFailure, match="cannot be used"):
         run_keys.add(folder, "n017", keys.ROLES["monitor"], 5, (0, 230), False)

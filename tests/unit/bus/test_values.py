@@ -7,7 +7,7 @@ import pytest
 from whole_run import CYCLONE, PLAN, dataset
 
 import sonde
-from sonde.bus.plan import TESTS, Case
+from sonde.bus.cases import TESTS, Case
 from sonde.bus.values import Values
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 from probe_runs import made, near, planned, sealed
 
-from sonde.bus.plan import TESTS, Case, Plan, variant_of
+from sonde.bus.cases import TESTS, Case
+from sonde.bus.plan import Plan
+from sonde.bus.variants import variant_of
 
 CYCLONE, FAST, SHM, RAW, SERVER = (
     variant_of("cyclonedds", "udp4"),

@@ -48,7 +48,7 @@ def test_ranks_are_spread_evenly_and_not_bound(found, flag):
     assert {("--bind-to", "none"), ("-bind-to", "none")} & set(pairs(line))
 
 
-def test_only_mpich_is_told_which_provider_to_take():
+def test_only_mpich_is_reported_which_provider_to_take():
     assert " -genv FI_PROVIDER tcp " in " ".join(mpi.line(MPICH, ["a"], ["test-0"], 1))
     assert "FI_PROVIDER" not in " ".join(mpi.line(OPENMPI, ["a"], ["test-0"], 1))
 

@@ -36,7 +36,7 @@ def test_a_line_without_end_is_printed_in_pieces(printed):
 
 
 @pytest.mark.parametrize(("code", "status"), [(0, 0), (7, 7), (-2, 130), (-9, 137)])
-def test_a_status_is_told_as_a_shell_does(code, status):
+def test_a_status_is_reported_as_a_shell_does(code, status):
     assert _status(code) == status
 
 
@@ -61,7 +61,7 @@ class Told:
         ([signal.SIGHUP, signal.SIGTERM], [signal.SIGHUP, signal.SIGKILL]),
     ],
 )
-def test_each_next_signal_is_told_more_firmly(came, told):
+def test_each_next_signal_is_reported_more_firmly(came, told):
     said: list[str] = []
     ending, process = Ending(said.append), Told()
     for number in came:

@@ -20,7 +20,7 @@ LAST = (
 )
 
 
-def test_the_cause_is_told_and_not_that_it_did_not_begin():
+def test_the_cause_is_reported_and_not_that_it_did_not_begin():
     log = (
         LIMIT + "[2026-01-01 20:48:13.0 +0000] I [MSGID: 106479] [glusterd.c:1560:init] 0-management: Using"
         " /var/lib/glusterd \n"

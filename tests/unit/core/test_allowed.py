@@ -79,7 +79,7 @@ def test_a_position_in_a_dim_of_no_length_allows_nothing():
     assert wrong.allowed == "nothing (a position in variant)"
 
 
-def test_a_position_is_told_by_dim_and_a_scalar_has_none():
+def test_a_position_is_reported_by_dim_and_a_scalar_has_none():
     wrong = first_wrong(xr.Variable(("a", "b"), [[1, 2], [3, -4]]), COUNT, {})
     assert wrong is not None
     assert (wrong.at, wrong.value, wrong.count) == ({"a": 1, "b": 1}, -4, 1)

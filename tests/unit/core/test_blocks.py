@@ -108,7 +108,7 @@ def test_a_block_without_records_is_whole(tmp_path):
     assert (file.blocks, file.loss) == (2, None)
 
 
-def test_dropped_records_are_counted_and_told(tmp_path):
+def test_dropped_records_are_counted_and_reported(tmp_path):
     writer = _core.BlockWriter(str(tmp_path / "a.blk"), json.dumps(HEADER), RECORD.itemsize, 4)
     assert writer.append(records(0, 10)) == 4
     assert writer.dropped == 6
@@ -236,7 +236,7 @@ def test_what_is_no_block_file_is_refused_in_words(tmp_path, content, code, said
     assert raised.value.hint
 
 
-def test_a_missing_file_is_told_as_such(tmp_path):
+def test_a_missing_file_is_reported_as_such(tmp_path):
     with pytest.raises(EnvironmentFailure, match="No such file") as raised:
         BlockFile(tmp_path / "none.blk")
     assert raised.value.code == "core.cannot_read"

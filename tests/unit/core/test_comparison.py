@@ -51,7 +51,7 @@ def test_a_median_of_zero_has_no_ratio():
     assert not cells.compared.any()
 
 
-def test_nothing_to_compare_is_said_and_is_no_number():
+def test_nothing_to_compare_is_reported_and_is_no_number():
     cells = compare(times(np.nan), times(1e-6), times(0.01), NONE[:1])
     told = Difference.of(cells, [], TABLE)
     assert np.isnan([cells.median_ratio, cells.detectable]).all()

@@ -13,7 +13,7 @@ import xarray as xr
 from fakeroom import in_child
 
 import sonde
-from sonde.core import dataset, described, seal
+from sonde.core import dataset, dataset_file, described, seal
 from sonde.core.allowed import COUNT
 from sonde.core.errors import DataError, Finding, Warning
 
@@ -98,7 +98,7 @@ def test_a_folder_is_no_dataset_and_a_runs_folder_wants_recover(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"SONDEBLK and more", b"#!/bin/sh\n", b"\x89PNG\r\n\x1a\n" + bytes(60)])
-def test_a_file_of_another_kind_is_told(tmp_path, content):
+def test_a_file_of_another_kind_is_reported(tmp_path, content):
     (tmp_path / "a.nc").write_bytes(content)
     error = told(tmp_path / "a.nc")
     assert error.code == "core.not_netcdf"
@@ -365,7 +365,7 @@ def test_an_interval_that_does_not_hold_its_estimate_is_found(copy):
 def test_damaged_values_are_found(tmp_path):
     delay = np.random.default_rng(1).random((4, 1000))
     raw = xr.Dataset({"delay": (("rank", "sample"), delay, {"units": "s", "long_name": "delay"})})
-    path = seal.write_dataset(
+    path = dataset_file.write_dataset(
         tmp_path / "a.nc", raw, None, {"schema": "lab/1", "seed": 1, "stop_reason": "converged"}
     )
     assert dataset.validate(path) == []
@@ -380,16 +380,16 @@ def test_damaged_values_are_found(tmp_path):
 
 def test_warnings_come_back_as_they_were(tmp_path):
     said = [Warning("a.b", "é\nline", ""), Warning("c.d", "", "do it")]
-    seal.write_dataset(tmp_path / "a.nc", None, None, {"schema": "lab/1"}, warnings=said)
+    dataset_file.write_dataset(tmp_path / "a.nc", None, None, {"schema": "lab/1"}, warnings=said)
     with dataset.open(tmp_path / "a.nc") as tree:
         assert dataset.warnings_of(tree) == said
 
 
-def test_that_a_run_was_interrupted_is_told_once_however_often_it_is_written(tmp_path):
+def test_that_a_run_was_interrupted_is_reported_once_however_often_it_is_written(tmp_path):
     kept = [Warning("lab.some", "evidence", "hint")]
     for _ in range(2):
         path = tmp_path / "a.nc"
-        seal.write_dataset(
+        dataset_file.write_dataset(
             path, None, None, {"schema": "lab/1", "seed": 1, "stop_reason": "interrupted"}, {}, kept
         )
         with sonde.open(path) as tree:
@@ -427,10 +427,10 @@ def test_what_diverts_hdf5_files_of_other_programs_leaves_datasets_alone(
     child = in_child(
         f"""
         import os, sonde
-        from sonde.core import seal
+        from sonde.core import dataset_file, seal
         with sonde.open(sys.argv[1]) as tree:
             groups = len(tree.children)
-        seal.write_dataset(sys.argv[2], None, None, {{"schema": "lab/1"}})
+        dataset_file.write_dataset(sys.argv[2], None, None, {{"schema": "lab/1"}})
         print(groups > 0, os.environ[{variable!r}])
         """,
         sound,

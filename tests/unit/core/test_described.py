@@ -67,6 +67,73 @@ def test_what_is_not_is_named(changes, code, word):
     assert word in finding.text
 
 
+@pytest.mark.parametrize("units", ["", "1"])
+def test_a_text_with_no_unit_and_a_bare_number_may_say_it_either_way(units):
+    host = xr.Variable("rank", np.array(["a", "b"], object), {"units": units})
+    assert check("lab", "/raw", data(host=host, p=xr.Variable((), 0.1, {"units": units})), TABLE) == []
+
+
+def test_a_text_that_has_a_unit_is_found():
+    host = xr.Variable("rank", np.array(["a", "b"], object), {"units": "s"})
+    (finding,) = check("lab", "/raw", data(host=host), TABLE)
+    assert (finding.code, finding.evidence) == ("lab.units", {"variable": "host", "units": "s"})
+
+
+def test_another_unit_is_a_misfit_and_a_missing_one_is_not():
+    (finding,) = misfits("lab", "/raw", data(delay=xr.Variable("rank", [1.0, 2.0], {"units": "ms"})), TABLE)
+    assert finding.code == "lab.units"
+    assert list(misfits("lab", "/raw", data(delay=xr.Variable("rank", [1.0, 2.0])), TABLE)) == []
+
+
+def test_other_titles_are_a_warning_that_names_them():
+    delay = xr.Variable("rank", [1.0, 2.0], {"units": "s", "long_name": "latency"})
+    found = described.other_titles("/raw", data(delay=delay), TABLE)
+    assert (found.code, "/raw/delay ('latency', not 'delay')" in found.evidence) == (
+        "data.other_titles",
+        True,
+    )
+    assert check("lab", "/raw", data(delay=delay), TABLE) == []
+    assert described.other_titles("/raw", data(), TABLE) is None
+
+
+def test_an_analysis_makes_variables_as_they_are_declared():
+    values = {"delay": [1, 2], "host": ["a", "b"], "p": np.float32(0.5)}
+    made = described.variables(TABLE, values)
+    assert made["delay"].dtype == np.dtype("<f8")
+    assert made["host"].dtype == object
+    assert [one.dims for one in made.values()] == [("rank",), ("rank",), ()]
+    assert made["delay"].attrs == {"units": "s", "long_name": "delay"}
+    assert check("lab", "/raw", xr.Dataset(made), TABLE) == []
+
+
+def test_the_method_is_an_attribute_and_others_may_be_added():
+    what = optional(("rank",), "1", "p of no drift", method="Pettitt 1979")
+    assert what.with_values([0.1], {"better": "lower"}).attrs == {
+        "units": "1",
+        "long_name": "p of no drift",
+        "method": "Pettitt 1979",
+        "better": "lower",
+    }
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values"),
+    [("<i4", [1.5]), ("<i4", np.array([np.nan])), ("<f8", ["a"]), ("<f8", [[1.0]])],
+)
+def test_values_that_do_not_fit_are_a_mistake_of_ours(dtype, values):
+    with pytest.raises((TypeError, ValueError)):
+        optional(("rank",), "1", "x", dtype).with_values(values)
+
+
+def test_an_empty_list_has_the_declared_type():
+    assert optional(("rank",), "1", "x", "<i8").with_values([]).dtype == np.dtype("<i8")
+
+
+def test_a_name_that_no_table_declares_is_a_mistake_of_ours():
+    with pytest.raises(KeyError):
+        described.variables(TABLE, {"other": 1.0})
+
+
 def test_a_coordinate_that_is_wanted_and_missing():
     (finding,) = check("lab", "/raw", data().drop_vars("rank"), TABLE, ("rank", "size"))
     assert (finding.code, finding.evidence) == ("lab.coordinate", {"dim": "rank"})
@@ -116,7 +183,7 @@ def test_long_columns_are_read_at_opening_where_they_are_positions_alone(monkeyp
 ATTRIBUTES = {
     "ranks": attribute("ranks", COUNT),
     "levels": attribute("levels", listed=True),
-    "op": attribute("operation", text=True),
+    "op": attribute("operation", texts=True),
 }
 
 

@@ -64,7 +64,7 @@ def test_every_package_is_named_for_every_family(tmp_path, what):
     assert install(what, machine(tmp_path, "ID=fedora\n")) == f"dnf install {PACKAGES[what]['fedora']}"
 
 
-def test_an_unknown_distribution_gets_debians_names_and_is_told_so(tmp_path):
+def test_an_unknown_distribution_gets_debians_names_and_is_reported_so(tmp_path):
     assert install("hwloc", tmp_path) == "libhwloc-dev (Debian's names)"
 
 

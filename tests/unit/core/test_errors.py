@@ -1,4 +1,4 @@
-"""Errors carry what the house style needs, and exit codes are those that ARCHITECTURE.md promises."""
+"""Errors carry what the house style needs, and exit codes are those of docs/reference/cli.md."""
 
 from __future__ import annotations
 

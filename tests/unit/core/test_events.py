@@ -36,7 +36,7 @@ def test_keys_come_in_any_order_and_with_blanks():
     assert parse('  { "steps" : 63, "event" : "pairing" }') == {"steps": 63, "event": "pairing"}
 
 
-def test_more_keys_than_asked_for_are_kept():
+def test_more_keys_than_asked_for_are_preserved():
     event = parse(json.dumps({**PROGRESS, "decided": 2}))
     assert event is not None
     assert event["decided"] == 2
@@ -94,7 +94,7 @@ def test_foreign_lines_never_raise(line):
     assert whole(line) is None
 
 
-def test_foreign_lines_are_counted_and_the_last_are_kept():
+def test_foreign_lines_are_counted_and_the_last_are_preserved():
     reader = Reader(keep=2)
     lines = ["one\n", json.dumps(PROGRESS), "two\n", "\n", "three " + "x" * 5000]
     assert list(reader.events(lines)) == [PROGRESS]
@@ -104,7 +104,7 @@ def test_foreign_lines_are_counted_and_the_last_are_kept():
     assert len(reader.last[1]) == 1000
 
 
-def test_text_before_an_event_on_its_line_is_foreign_and_the_event_is_kept():
+def test_text_before_an_event_on_its_line_is_foreign_and_the_event_is_preserved():
     reader = Reader()
     assert reader.read("[1,0]<stdout>:" + json.dumps(PROGRESS)) == PROGRESS
     assert list(reader.last) == ["[1,0]<stdout>:"]

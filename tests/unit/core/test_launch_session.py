@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from sonde import _core
-from sonde.core import dataset, seal
+from sonde.core import dataset, run_folder, seal
 from sonde.core.errors import EnvironmentFailure, Interrupted, SondeError, Warning, typed
 from sonde.core.events import Event, NullProgress
 from sonde.core.launch import Placement, session, with_environment
@@ -217,7 +217,7 @@ class TestRun:
         assert told.value.log == ""
         assert sorted(path.name for path in tmp_path.iterdir()) == ["probe.py"]
 
-    def test_a_crash_before_the_start_is_told_with_the_rooms_code(self, job, tmp_path):
+    def test_a_crash_before_the_start_is_reported_with_the_rooms_code(self, job, tmp_path):
         with pytest.raises(EnvironmentFailure) as told:
             session.run(job("sys.exit('it broke')"), Listener())
         assert told.value.code == "lab.failed"
@@ -270,13 +270,13 @@ class TestInterrupted:
         assert sorted(path.name for path in tmp_path.iterdir()) == ["probe.py"]
 
     def test_while_the_folder_is_made(self, job, tmp_path, monkeypatch):
-        write = seal._write_run
+        write = run_folder._write
 
-        def signalled(folder: Path, run: seal.Run) -> None:
+        def signalled(folder: Path, run: run_folder.Run) -> None:
             os.kill(os.getpid(), signal.SIGINT)
             write(folder, run)
 
-        monkeypatch.setattr(seal, "_write_run", signalled)
+        monkeypatch.setattr(run_folder, "_write", signalled)
         with pytest.raises(Interrupted) as told:
             session.run(job("start()\nwait_for_stop()\nend('interrupted')"), Listener())
         assert told.value.code == "lab.interrupted"
@@ -285,15 +285,15 @@ class TestInterrupted:
     def test_another_runs_folder_is_let_be(self, job, monkeypatch):
         asked = job("")
         asked.run_dir.mkdir()
-        (asked.run_dir / seal.RUN_FILE).write_text("{}")
+        (asked.run_dir / run_folder.RUN_FILE).write_text("{}")
 
         def interrupted(*_: object, **__: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(seal, "start_run", interrupted)
+        monkeypatch.setattr(run_folder, "start", interrupted)
         with pytest.raises(KeyboardInterrupt):
             session.run(asked, Listener())
-        assert (asked.run_dir / seal.RUN_FILE).exists()
+        assert (asked.run_dir / run_folder.RUN_FILE).exists()
 
     def test_between_the_first_look_at_signals_and_the_start_of_the_probe(self, job, tmp_path):
         class Sooner(NullProgress):
@@ -454,7 +454,7 @@ class TestSilence:
 
 
 class TestListener:
-    def test_shared_cores_are_told_in_the_rooms_words(self):
+    def test_shared_cores_are_reported_in_the_rooms_words(self):
         listener = Listener()
         listener.take({**START, "ranks_on_node": 4, "forwarding_ranks": 2})
         (warning,) = listener.warnings
@@ -479,7 +479,7 @@ class TestListener:
         assert listener.attrs["clock_cost_s"] != listener.attrs["clock_cost_s"]  # NaN
         assert "forwarding_ranks" not in listener.attrs
 
-    def test_lost_records_are_told(self):
+    def test_lost_records_are_reported(self):
         listener = Listener()
         listener.take(END)
         assert listener.warnings == [

@@ -47,7 +47,7 @@ class TestStart:
 
 
 class TestPrepare:
-    def test_what_is_missing_is_told_with_the_rooms_code(self, monkeypatch):
+    def test_what_is_missing_is_reported_with_the_rooms_code(self, monkeypatch):
         monkeypatch.setenv("SONDE_MPI", "/nonexistent/mpi")
         for room in ("lab", "net"):
             with pytest.raises(EnvironmentFailure) as told:
@@ -137,7 +137,7 @@ class TestEnvironment:
     def test_nothing_told_is_the_default(self):
         assert transport({"UCX_TLS": ""}) == "default"
 
-    def test_only_what_steers_an_mpi_is_kept(self):
+    def test_only_what_steers_an_mpi_is_preserved(self):
         kept = mpi_environment({"FI_PROVIDER": "tcp", "AWS_SECRET": "x", "HOME": "/x", "UCX_TLS": "tcp"})
         assert kept == {"FI_PROVIDER": "tcp", "UCX_TLS": "tcp"}
 

@@ -121,7 +121,7 @@ def test_a_delay_without_a_unit_is_refused(text):
     assert caught.value.hint == f"did you mean {text.strip()}us?"
 
 
-def test_a_range_of_numbers_is_told():
+def test_a_range_of_numbers_is_reported():
     def told(**span: object) -> str:
         return config.allowed(click.Option(["--x"], type=click.FloatRange(**span)))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sonde.core import owned_files
-from sonde.core.errors import EnvironmentFailure
+from sonde.core.errors import DataError, EnvironmentFailure
 from sonde.core.owned_files import Folder, NewFile, is_part, part_name, write_whole
 
 
@@ -47,7 +47,7 @@ def test_what_is_not_there_is_no_refusal(held):
 
 @pytest.mark.parametrize("kind", ["link", "dangling", "folder", "pipe", "socket"])
 @pytest.mark.parametrize("act", ["read", "change", "change_or_make"])
-def test_what_is_no_plain_file_is_refused_and_said(held, tmp_path, kind, act):
+def test_what_is_no_plain_file_is_refused_and_reported(held, tmp_path, kind, act):
     path = tmp_path / "a"
     (tmp_path / "precious").write_text("precious")
     if kind == "link":
@@ -247,3 +247,41 @@ def test_a_folder_that_is_not_there(tmp_path):
     (tmp_path / "a").write_text("")
     with pytest.raises(NotADirectoryError):
         Folder(tmp_path / "a")
+
+
+def test_a_folder_is_made_where_nobody_else_decides(tmp_path):
+    owned_files.make_folder(tmp_path / "a/b", 0o700, parents=True)
+    owned_files.make_folder(tmp_path / "a/b", 0o700, exist_ok=True)
+    assert (tmp_path / "a/b").stat().st_mode & 0o777 == 0o700
+    with pytest.raises(FileExistsError):
+        owned_files.make_folder(tmp_path / "a/b")
+    with pytest.raises(FileNotFoundError):
+        owned_files.make_folder(tmp_path / "none/b")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotADirectoryError):
+        owned_files.make_folder(tmp_path / "file/b")
+
+
+def test_no_folder_is_made_where_everybody_may_rename_it(tmp_path):
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    with pytest.raises(EnvironmentFailure, match="everybody can write") as refused:
+        owned_files.make_folder(tmp_path / "open/a.run")
+    assert refused.value.code == owned_files.FOLDER_OF_OTHERS
+    assert "/a.nc, or first: cd " in refused.value.hint
+    (tmp_path / "open").chmod(0o1777)
+    owned_files.make_folder(tmp_path / "open/a.run")
+
+
+def test_only_a_plain_file_is_opened_to_read(tmp_path):
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "link").symlink_to("file")
+    for name in ("file", "link"):
+        with owned_files.reading(tmp_path / name) as file:
+            assert file.read() == b"x"
+    os.mkfifo(tmp_path / "pipe")
+    for name, kind in (("pipe", "a pipe"), (".", "a folder")):
+        with pytest.raises(DataError, match=f"is {kind}, not a file"):
+            owned_files.open_to_read(tmp_path / name)
+    with pytest.raises(FileNotFoundError):
+        owned_files.open_to_read(tmp_path / "none")

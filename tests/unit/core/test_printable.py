@@ -13,7 +13,6 @@ from sonde.core.printable import (
     command_line,
     encodable,
     encodable_within,
-    json_names,
     name_text,
     one_line,
     printable,
@@ -81,13 +80,6 @@ def test_each_name_is_a_text_of_its_own_from_which_it_can_be_read_back():
         )
         assert name_text(name.decode("utf-8", "surrogateescape")) == text
     assert len({one_line(text) for text in texts}) == len(NAMES)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_json_of_a_program_whose_names_are_bytes_is_read(name: bytes):
-    escaped = re.sub(rb'["\\]', rb"\\\g<0>", name).replace(b"\n", rb"\n").replace(b"\t", rb"\t")
-    text = b'{"a": "' + escaped.replace(b"\x1b", rb"\u001b") + b'"}'
-    assert json.loads(json_names(text)) == {"a": name_text(name)}
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")

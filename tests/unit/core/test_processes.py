@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from sonde.core import processes
-from sonde.core.processes import began, signal_found, signal_one, stat_fields
+from sonde.core.processes import Carriers, began, carriers, of_user, signal_found, signal_one, stat_fields
 
 ENDED = 2**22 + 1  # above the largest number that Linux gives
 
@@ -66,3 +66,53 @@ class TestSignals:
         signal_found([one.pid for one in children], signal.SIGKILL, lambda: [one.pid for one in children])
         assert {one.wait(30) for one in children} == {-signal.SIGKILL}
         assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.fixture
+def proc(tmp_path):
+    """A stand-in for /proc: processes 11 to 15, of which 13 is read for ever."""
+    for pid, environ in (
+        (11, b"A=1\0MARK=x\0"),
+        (12, b"MARK=y\0"),
+        (13, None),
+        (14, b"MARK=x.2\0"),
+        (15, b"AMARK=x\0"),
+    ):
+        (tmp_path / str(pid)).mkdir()
+        uid = 1000 if pid < 14 else 0
+        (tmp_path / str(pid) / "status").write_text(
+            f"Name:\tUid:\nPid:\t{pid}\nUid:\t{uid}\t0\t0\t0\nGid:\t7\n"
+        )
+        if environ is None:
+            os.mkfifo(tmp_path / str(pid) / "environ")  # to open it waits for a writer, who never comes
+        else:
+            (tmp_path / str(pid) / "environ").write_bytes(environ)
+    (tmp_path / "self").mkdir()
+    return tmp_path
+
+
+def test_processes_of_a_user_are_those_that_the_user_started(proc):
+    assert sorted(of_user(1000, proc)) == [11, 12, 13]
+    assert sorted(of_user(0, proc)) == [14, 15]
+    assert of_user(65534, proc) == []
+    assert os.getpid() in of_user(os.getuid())
+
+
+def test_an_environment_that_is_never_read_to_its_end_holds_up_nobody(proc, monkeypatch):
+    monkeypatch.setattr(processes, "STILL_S", 0.2)
+    assert carriers("MARK=x", [11, 12, 13, 14, 15, 16], proc) == Carriers([11, 14], [13])
+
+
+def test_many_of_them_end_the_search_and_are_counted(proc, monkeypatch):
+    monkeypatch.setattr(processes, "STILL_S", 0.2)
+    monkeypatch.setattr(processes, "ALL_S", 0.0)
+    assert carriers("MARK=x", [13, 11], proc) == Carriers([], [13, 11])
+
+
+def test_a_process_with_an_entry_is_found(child):
+    marked = subprocess.Popen(["sleep", "1000"], env={"SONDE_TEST_MARK": "here"})
+    try:
+        assert carriers("SONDE_TEST_MARK=h", [child.pid, marked.pid, ENDED]).found == [marked.pid]
+    finally:
+        marked.kill()
+        marked.wait()

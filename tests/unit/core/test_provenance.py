@@ -120,7 +120,7 @@ def test_a_compute_node_is_read_as_it_is(node: Path) -> None:
     }
 
 
-def test_nothing_secret_is_told(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_secret_is_reported(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SONDE_TEST_TOKEN", "hunter2")
     told = json.dumps(machine(node)) + json.dumps(attrs(command=["sonde"], seed=1, hostlist="n1"))
     assert "0c:42:a1" not in told

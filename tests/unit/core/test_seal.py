@@ -10,18 +10,16 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 
 import fakeroom
 import netCDF4
 import numpy as np
 import pytest
-import xarray as xr
 from fakeroom import ENDED, SCHEMA, Lab, expected, in_child, make_run
 
 from fake_clock import FakeClock
-from sonde.core import dataset, seal
+from sonde.core import dataset, run_folder, seal
 from sonde.core.deadline import Deadline
 from sonde.core.errors import DataError, EnvironmentFailure, SondeError, Warning
 
@@ -140,8 +138,8 @@ def test_how_the_run_ended_may_be_told_to_seal(tmp_path):
     cut = Warning("lab.hot", "it was hot", "cool it")
     (sealed,) = seal.seal(run, tmp_path / "a.nc", SCHEMA, attrs=ENDED, warnings=[cut], keep=True)
     assert (sealed.complete, sealed.warnings) == (True, [cut])
-    assert seal.read_run(run).attrs["stop_reason"] == "converged"
-    assert seal.read_run(run).warnings == [cut]
+    assert run_folder.read(run).attrs["stop_reason"] == "converged"
+    assert run_folder.read(run).warnings == [cut]
     with dataset.open(sealed.path) as tree:
         assert dataset.warnings_of(tree) == [cut]
 
@@ -320,6 +318,9 @@ def test_a_file_size_limit_in_the_middle_loses_nothing(tmp_path):
     check_whole(tmp_path / "a.nc", ranks=4, count=2000)
 
 
+mounts = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small file system")
+
+
 @contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[Path]:
     """A file system of its own at `folder`."""
@@ -341,9 +342,6 @@ def fill(folder: Path) -> None:
         while True:
             file.write(bytes(4096))
     assert shutil.disk_usage(folder).free == 0
-
-
-mounts = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small file system")
 
 
 @pytest.mark.root
@@ -393,8 +391,8 @@ def test_where_the_end_of_a_run_could_not_be_noted_none_is_begun(tmp_path):
 
 HOLDING = """
     import time
-    from sonde.core import seal
-    with seal.hold(sys.argv[1]):
+    from sonde.core import run_folder
+    with run_folder.hold(sys.argv[1]):
         print("held", flush=True)
         time.sleep(60)
 """
@@ -418,7 +416,7 @@ def test_two_cannot_seal_one_folder_and_a_dead_one_does_not_hold_it(tmp_path):
 
 def test_who_holds_the_folder_may_seal_it(tmp_path):
     run = make_run(tmp_path / "a.run")
-    with seal.hold(run) as held:
+    with run_folder.hold(run) as held:
         seal.seal(run, tmp_path / "a.nc", SCHEMA, held=held)
     assert listing(tmp_path) == ["a.nc"]
 
@@ -562,176 +560,12 @@ def test_memory_does_not_grow_with_the_run(tmp_path):
         assert tree["raw/delay"].nbytes == 128_000_000
 
 
-def test_names_of_datasets():
-    when = datetime(2026, 11, 20, 21, 47, 57, tzinfo=UTC)
-    name = seal.dataset_name("net", "alpha", when)
-    assert name.startswith("net-alpha-20261120T214757Z-")
-    assert len(name) == len("net-alpha-20261120T214757Z-3f9a.nc")
-    assert seal.dataset_name("net", "my cluster/7", when).startswith("net-my_cluster_7-2026")
-    assert seal.dataset_name("net", "../..", when).startswith("net-local-2026")
-    assert seal.dataset_name("net", "", when).startswith("net-local-2026")
-    assert len({seal.dataset_name("net", "a", when) for _ in range(50)}) > 40
-    assert seal.run_folder("here/a.nc") == Path("here/a.run")
-
-
-def test_a_run_is_not_started_in_a_folder_that_is_there(tmp_path):
-    run = make_run(tmp_path / "a.run")
-    with pytest.raises(EnvironmentFailure, match="exists already") as raised:
-        make_run(run)
-    assert f"sonde data recover {run}" in raised.value.hint
-    with pytest.raises(EnvironmentFailure) as raised:
-        make_run(tmp_path / "none" / "a.run")
-    assert raised.value.code == "core.cannot_write"
-
-
-def test_what_a_run_says_about_itself_comes_back(tmp_path):
-    hot = Warning("lab.hot", "it was hot", "cool it")
-    seal.start_run(
-        tmp_path / "a.run",
-        room="lab",
-        schema="lab/1",
-        attrs={"seed": np.int64(3)},
-        plan={"sizes": np.arange(3)},
-        env={"A": "b"},
-        warnings=[hot],
-    )
-    run = seal.read_run(tmp_path / "a.run")
-    assert run == seal.Run("lab", "lab/1", {"seed": 3}, {"sizes": [0, 1, 2]}, {"A": "b"}, [hot])
-    seal.end_run(tmp_path / "a.run", {"stop_reason": "budget"}, [hot])
-    run = seal.read_run(tmp_path / "a.run")
-    assert run.attrs == {"seed": 3, "stop_reason": "budget"}
-    assert run.warnings == [hot, hot]
-    assert listing(tmp_path / "a.run") == ["run.json"]
-
-
-def test_arrays_become_a_dataset(tmp_path):
-    raw = xr.Dataset(
-        {
-            "delay": (("rank", "sample"), np.arange(6.0).reshape(2, 3), {"units": "s", "long_name": "delay"}),
-            "on": (("rank",), [True, False], {"units": "1", "long_name": "switched on"}),
-            "host": (("rank",), ["ä", "b"], {"long_name": "host"}),
-            "model": ((), "x", {"long_name": "model"}),
-            "name": (("rank",), np.array([b"one", b"two"]), {"long_name": "name"}),
-            "big": (("rank",), np.array([1, 2], ">i8"), {"units": "1", "long_name": "big"}),
-            "empty": (("none",), np.zeros(0), {"units": "s", "long_name": "empty"}),
-        }
-    )
-    said = Warning("lab.foreign", "from another tool", "")
-    path = seal.write_dataset(
-        tmp_path / "a.nc",
-        raw,
-        fakeroom.summary(np.ones((2, 2, 3)), [0, 100]),
-        {"schema": "lab/1", "seed": 0, "stop_reason": "imported", "huge": 2**80, "none": None},
-        {"A": "b"},
-        [said],
-    )
-    assert path == tmp_path / "a.nc"
-    assert listing(tmp_path) == ["a.nc"]
-    assert dataset.validate(path) == []
-    with dataset.open(path) as tree:
-        for name in ("delay", "big", "empty"):
-            np.testing.assert_array_equal(tree["raw"][name], raw[name])
-        assert tree["raw/on"].values.tolist() == [1, 0]
-        assert tree["raw/host"].values.tolist() == ["ä", "b"]
-        assert tree["raw/name"].values.tolist() == ["one", "two"]
-        assert tree["raw/model"].item() == "x"
-        assert tree["summary/median"].shape == (2, 2)
-        assert dataset.warnings_of(tree) == [said]
-        assert dataset.attrs(tree)["huge"] == str(2**80)
-        assert dataset.attrs(tree)["none"] == ""
-        assert dataset.attrs(tree["env"]) == {"A": "b"}
-
-
-def test_a_lazy_dataset_is_copied_exactly(tmp_path):
-    run = make_run(tmp_path / "a.run")
-    (sealed,) = seal.seal(run, tmp_path / "a.nc", SCHEMA)
-    with dataset.open(sealed.path) as tree:
-        copy = seal.write_dataset(
-            tmp_path / "b.nc",
-            tree["raw"].to_dataset(),
-            tree["summary"].to_dataset(),
-            tree.attrs,
-            tree["env"].attrs,
-        )
-        with dataset.open(copy) as again:
-            xr.testing.assert_identical(again["raw"].to_dataset(), tree["raw"].to_dataset())
-            xr.testing.assert_identical(again["summary"].to_dataset(), tree["summary"].to_dataset())
-            assert dataset.attrs(again) == dataset.attrs(tree)
-    with netCDF4.Dataset(copy) as file:
-        assert file["raw/delay"].chunking() == [1, 2, 20]
-
-
-@pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        (np.array(["2026-01-01"], "datetime64[s]"), "of type datetime64"),
-        (np.array([1j]), "of type complex"),
-        (np.array(["a", 3], object), "mixes strings with 3"),
-    ],
-)
-def test_a_type_no_dataset_holds_is_refused_and_leaves_nothing(tmp_path, values, said):
-    (tmp_path / "a.nc").write_bytes(b"older")
-    with pytest.raises(DataError, match=said) as raised:
-        seal.write_dataset(tmp_path / "a.nc", xr.Dataset({"x": ("n", values)}), None, {"schema": "lab/1"})
-    assert raised.value.code == "core.bad_variable"
-    assert listing(tmp_path) == ["a.nc"]
-    assert (tmp_path / "a.nc").read_bytes() == b"older"
-
-
-def test_variables_are_added_to_a_dataset_that_is_there(tmp_path):
-    (sealed,) = seal.seal(make_run(tmp_path / "a.run"), tmp_path / "a.nc", SCHEMA)
-    with dataset.open(sealed.path) as tree:
-        before = tree["raw"].to_dataset().load(), tree["summary"].to_dataset().load(), dataset.attrs(tree)
-    more = xr.Dataset({"later": (("pass",), [1.0, np.nan], {"units": "s", "long_name": "measured later"})})
-    seal.add_variables(sealed.path, {"raw": more})
-    with dataset.open(sealed.path) as tree:
-        xr.testing.assert_identical(tree["raw"].to_dataset()[list(before[0].variables)].load(), before[0])
-        xr.testing.assert_identical(tree["summary"].to_dataset().load(), before[1])
-        assert dataset.attrs(tree) == before[2]
-        np.testing.assert_array_equal(tree["raw/later"], more["later"])
-    assert dataset.validate(sealed.path) == []
-    whole = sealed.path.read_bytes()
-    odd = xr.Dataset({"fine": ("n", [1.0]), "odd": ("n", np.array([1j]))})
-    with pytest.raises(DataError, match="of type complex"):
-        seal.add_variables(sealed.path, {"summary": odd})
-    assert sealed.path.read_bytes() == whole
-    assert listing(tmp_path) == ["a.nc"]
-
-
 def test_every_error_of_sealing_has_a_hint(tmp_path):
     run = make_run(tmp_path / "a.run", ranks=1)
     (run / "rank-00000.blk").unlink()
     with pytest.raises(SondeError) as raised:
         seal.seal(run, tmp_path / "a.nc", SCHEMA)
     assert raised.value.hint
-
-
-@pytest.mark.parametrize(
-    ("number", "code", "said"),
-    [
-        (errno.ENOSPC, "core.disk_full", "no space left"),
-        (errno.EDQUOT, "core.disk_full", "your quota is used up"),
-        (errno.EACCES, "core.cannot_write", "you have no permission to write there"),
-        (errno.EROFS, "core.cannot_write", "the file system there is read-only"),
-        (errno.ENOENT, "core.cannot_write", "the folder does not exist, or nothing can be created in it"),
-        (errno.EBUSY, "core.cannot_write", "device or resource busy"),
-    ],
-)
-def test_a_run_folder_that_cannot_be_made_tells_the_true_reason(tmp_path, monkeypatch, number, code, said):
-    def refuse(*_, **__):
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(Path, "mkdir", refuse)
-    with pytest.raises(EnvironmentFailure) as raised:
-        seal.start_run(tmp_path / "a.run", room="lab", schema="lab/1", attrs={}, plan={})
-    assert (raised.value.code, raised.value.what) == (code, f"cannot write {tmp_path / 'a.run'}: {said}")
-
-
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
-def test_a_file_system_without_blocks_is_not_called_full():
-    with pytest.raises(EnvironmentFailure, match=r"nothing can be created in it|permission") as raised:
-        seal.start_run("/proc/a.run", room="lab", schema="lab/1", attrs={}, plan={})
-    assert raised.value.code == "core.cannot_write"
 
 
 class Slow(Lab):

@@ -14,7 +14,7 @@ from scipy import signal
 from scipy import stats as scipy_stats
 
 from sonde import _core
-from sonde.core import stats
+from sonde.core import lognormal, spectra, stats
 from sonde.core.errors import DataError, UsageError
 
 seconds = st.floats(1e-9, 1e3)
@@ -32,8 +32,8 @@ def random(seed: int = 1) -> np.random.Generator:
 GOLDEN = Path(__file__).parents[2] / "data" / "stats" / "golden.txt"
 
 
-def law(arguments: list[float]) -> stats.Lognormal3:
-    return stats.Lognormal3(*arguments, ks=0.0, loglik=0.0, n=1, converged=True)
+def law(arguments: list[float]) -> lognormal.Lognormal3:
+    return lognormal.Lognormal3(*arguments, ks=0.0, loglik=0.0, n=1, converged=True)
 
 
 def summary(field: str) -> Callable[..., Any]:
@@ -59,14 +59,14 @@ ON_GOLDEN: dict[str, Callable[..., Any]] = {
     "epoch_quantile_ci": stats.epoch_quantile_ci,
     "autocorrelation": stats.autocorrelation,
     "effective_samples": stats.effective_samples,
-    "periodogram": stats.periodogram,
-    "welch": stats.welch,
-    "welch.epoch": lambda x, epoch, window, overlap: stats.welch(x, window, overlap, epoch),
-    "sliding_amplitude": lambda x, window, row: stats.sliding_amplitude(x, window)[int(row)],
-    "lognormal3_cdf": lambda x, *a: stats.lognormal3_cdf([x], law(a)),
-    "lognormal3_quantile": lambda p, *a: stats.lognormal3_quantile([p], law(a)),
-    "ks_distance": lambda x, *a: stats.ks_distance(x, law(a)),
-    "fit_lognormal3": lambda x: stats.fit_lognormal3(x)[:3],
+    "periodogram": spectra.periodogram,
+    "welch": spectra.welch,
+    "welch.epoch": lambda x, epoch, window, overlap: spectra.welch(x, window, overlap, epoch),
+    "sliding_amplitude": lambda x, window, row: spectra.sliding_amplitude(x, window)[int(row)],
+    "lognormal3_cdf": lambda x, *a: lognormal.lognormal3_cdf([x], law(a)),
+    "lognormal3_quantile": lambda p, *a: lognormal.lognormal3_quantile([p], law(a)),
+    "ks_distance": lambda x, *a: lognormal.ks_distance(x, law(a)),
+    "fit_lognormal3": lambda x: lognormal.fit_lognormal3(x)[:3],
     "pettitt": lambda x: tuple(stats.pettitt(x)),
 }
 
@@ -126,7 +126,7 @@ def test_summary_is_numpys(x):
 
 @given(numbers)
 def test_the_periodogram_sums_to_the_variance_and_is_scipys(x):
-    power = stats.periodogram(x)
+    power = spectra.periodogram(x)
     assert power.size == x.size // 2 + 1
     # Squares of what is smaller than 1e-154 have few digits left.
     least = 1e-12 * np.abs(x).max() ** 2 + np.finfo(float).tiny
@@ -140,14 +140,14 @@ def test_welch_is_scipys(x, data):
     window = data.draw(st.integers(2, x.size))
     overlap = data.draw(st.integers(0, window - 1))
     expected = signal.welch(x, nperseg=window, noverlap=overlap)[1] / window
-    np.testing.assert_allclose(stats.welch(x, window, overlap), expected, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(spectra.welch(x, window, overlap), expected, rtol=0, atol=1e-13)
 
 
 @given(arrays(np.float64, st.integers(1, 150), elements=st.floats(-1, 1)), st.data())
 def test_sliding_amplitudes_are_numpys(x, data):
     window = data.draw(st.integers(1, x.size))
     expected = np.abs(np.fft.rfft(np.lib.stride_tricks.sliding_window_view(x, window), axis=1))
-    got = stats.sliding_amplitude(x, window)
+    got = spectra.sliding_amplitude(x, window)
     assert got.shape == expected.shape
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-11)
 
@@ -156,8 +156,8 @@ def test_sliding_amplitudes_stay_within_a_billionth_over_a_long_series():
     """The bar of the project, on delays in s and on numbers near 1, in the scale of each."""
     x = 2 + random().lognormal(0, 0.7, 40_000)
     expected = np.abs(np.fft.rfft(np.lib.stride_tricks.sliding_window_view(x, 256), axis=1))
-    assert np.abs(stats.sliding_amplitude(x, 256) - expected).max() < 1e-9
-    assert np.abs(stats.sliding_amplitude(x * 1e-6, 256) - expected * 1e-6).max() < 1e-15
+    assert np.abs(spectra.sliding_amplitude(x, 256) - expected).max() < 1e-9
+    assert np.abs(spectra.sliding_amplitude(x * 1e-6, 256) - expected * 1e-6).max() < 1e-15
 
 
 @given(arrays(np.float64, st.integers(2, 60), elements=st.integers(0, 5).map(float)))
@@ -193,13 +193,13 @@ def test_student_intervals_are_scipys(x):
 
 def test_the_lognormal_fit_is_as_likely_as_scipys_best():
     x = 1e-6 + 1e-6 * random(4).lognormal(0.1, 0.6, 2000)
-    fit = stats.fit_lognormal3(x)
+    fit = lognormal.fit_lognormal3(x)
     sigma, shift, scale = scipy_stats.lognorm.fit(x, fit.sigma, loc=fit.shift, scale=np.exp(fit.mu))
     best = scipy_stats.lognorm.logpdf(x, sigma, shift, scale).sum()
     own = scipy_stats.lognorm.logpdf(x, fit.sigma, fit.shift, np.exp(fit.mu)).sum()
     assert fit.loglik == pytest.approx(own, rel=1e-10)
     assert fit.loglik > best - 0.2  # half the log-likelihood that separates two fits at any usual level
-    assert fit.ks == pytest.approx(stats.ks_distance(x, fit))
+    assert fit.ks == pytest.approx(lognormal.ks_distance(x, fit))
 
 
 # --- properties ---------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def test_order_does_not_matter_where_it_must_not(x, shuffler):
     shuffler.shuffle(y)
     assert stats.summarise(y) == pytest.approx(stats.summarise(x), nan_ok=True)
     assert stats.median_ci(y) == pytest.approx(stats.median_ci(x), nan_ok=True)
-    assert stats.fit_lognormal3(y) == pytest.approx(stats.fit_lognormal3(x), nan_ok=True)
+    assert lognormal.fit_lognormal3(y) == pytest.approx(lognormal.fit_lognormal3(x), nan_ok=True)
 
 
 @given(delays, powers)
@@ -220,8 +220,8 @@ def test_units_do_not_matter(x, unit):
     assert stats.median_ci(x * unit) == pytest.approx([v * unit for v in stats.median_ci(x)], nan_ok=True)
     assert stats.effective_samples(x * unit) == pytest.approx(stats.effective_samples(x))
     assert stats.pettitt(x * unit) == stats.pettitt(x)
-    np.testing.assert_allclose(stats.periodogram(x * unit), stats.periodogram(x) * unit**2)
-    here, there = stats.fit_lognormal3(x), stats.fit_lognormal3(x * unit)
+    np.testing.assert_allclose(spectra.periodogram(x * unit), spectra.periodogram(x) * unit**2)
+    here, there = lognormal.fit_lognormal3(x), lognormal.fit_lognormal3(x * unit)
     assert here.converged == there.converged
     if here.converged:
         assert there.shift == pytest.approx(here.shift * unit)
@@ -285,27 +285,33 @@ ON_SAMPLES = {
     "autocorrelation": lambda x: stats.autocorrelation(x, 1),
     "effective_samples": stats.effective_samples,
     "effective_samples of epochs": lambda x: stats.effective_samples(x, np.zeros(len(x), int)),
-    "fit_lognormal3": stats.fit_lognormal3,
+    "fit_lognormal3": lognormal.fit_lognormal3,
     "hodges_lehmann": stats.hodges_lehmann,
-    "periodogram": stats.periodogram,
-    "welch": lambda x: stats.welch(x, 2),
-    "welch of epochs": lambda x: stats.welch(x, 2, epoch=np.zeros(len(x), int)),
-    "sliding_amplitude": lambda x: stats.sliding_amplitude(x, 2),
-    "cumulative_spectrum": stats.cumulative_spectrum,
+    "periodogram": spectra.periodogram,
+    "welch": lambda x: spectra.welch(x, 2),
+    "welch of epochs": lambda x: spectra.welch(x, 2, epoch=np.zeros(len(x), int)),
+    "sliding_amplitude": lambda x: spectra.sliding_amplitude(x, 2),
+    "cumulative_spectrum": spectra.cumulative_spectrum,
     "pettitt": stats.pettitt,
     "change_points": stats.change_points,
     "change_points of epochs": lambda x: stats.change_points(x, epoch=np.zeros(len(x), int)),
-    "ks_distance": lambda x: stats.ks_distance(x, stats.Lognormal3(0, 0, 1, 0, 0, 1, True)),
-    "ks_p": lambda x: stats.ks_p(x, stats.Lognormal3(0, 0, 1, 0, 0, 1, True), 3),
-    "lognormal3_cdf": lambda x: stats.lognormal3_cdf(x, stats.Lognormal3(0, 0, 1, 0, 0, 1, True)),
-    "lognormal3_quantile": lambda x: stats.lognormal3_quantile(x, stats.Lognormal3(0, 0, 1, 0, 0, 1, True)),
+    "ks_distance": lambda x: lognormal.ks_distance(x, lognormal.Lognormal3(0, 0, 1, 0, 0, 1, True)),
+    "ks_p": lambda x: lognormal.ks_p(x, lognormal.Lognormal3(0, 0, 1, 0, 0, 1, True), 3),
+    "lognormal3_cdf": lambda x: lognormal.lognormal3_cdf(x, lognormal.Lognormal3(0, 0, 1, 0, 0, 1, True)),
+    "lognormal3_quantile": lambda x: lognormal.lognormal3_quantile(
+        x, lognormal.Lognormal3(0, 0, 1, 0, 0, 1, True)
+    ),
 }
 
 
 def test_the_list_above_is_complete():
     named = {name.split()[0] for name in ON_SAMPLES}
     classes = {"ChangePoint", "Interval", "Lognormal3", "Ranks", "Shift", "SteadyMedian", "Summary"}
-    assert named | classes | {"quantile_ranks", "false_discovery"} == set(stats.__all__)
+    assert named | classes | {"quantile_ranks", "false_discovery"} == {
+        *stats.__all__,
+        *lognormal.__all__,
+        *spectra.__all__,
+    }
 
 
 @pytest.mark.parametrize("function", ON_SAMPLES.values(), ids=ON_SAMPLES)
@@ -345,18 +351,18 @@ def test_what_empty_and_constant_series_come_to():
     assert np.isnan(stats.summarise([]).median)
     assert np.isnan(stats.median_ci([])).all()
     assert stats.effective_samples([]) == 0
-    assert stats.periodogram([]).size == 0
-    assert stats.sliding_amplitude([], 4).shape == (0, 3)
-    assert stats.sliding_amplitude([1, 2], 4).shape == (0, 3)
+    assert spectra.periodogram([]).size == 0
+    assert spectra.sliding_amplitude([], 4).shape == (0, 3)
+    assert spectra.sliding_amplitude([1, 2], 4).shape == (0, 3)
     assert stats.pettitt([]) == (0, 0.0, 1.0)
     assert stats.change_points([]) == []
     constant = [0.1] * 20
     assert stats.summarise(constant).sd == 0
     assert stats.median_ci(constant) == (0.1, 0.1)
     assert stats.effective_samples(constant) == 20
-    assert not stats.fit_lognormal3(constant).converged
-    assert not stats.periodogram(constant).any()
-    assert stats.cumulative_spectrum([0, 0, 0, 0]).tolist() == [0.25, 0.5, 0.75, 1]
+    assert not lognormal.fit_lognormal3(constant).converged
+    assert not spectra.periodogram(constant).any()
+    assert spectra.cumulative_spectrum([0, 0, 0, 0]).tolist() == [0.25, 0.5, 0.75, 1]
 
 
 def test_samples_without_an_epoch_may_be_nan_as_datasets_pad_with_it():
@@ -367,7 +373,7 @@ def test_samples_without_an_epoch_may_be_nan_as_datasets_pad_with_it():
     assert stats.effective_samples(padded, numbers) == stats.effective_samples(x, epoch)
     assert stats.epoch_medians(padded, numbers).tolist() == stats.epoch_medians(x, epoch).tolist()
     assert stats.change_points(padded, 0.9, 1, numbers) == stats.change_points(x, 0.9, 1, epoch)
-    assert stats.welch(padded, 8, 4, numbers).tolist() == stats.welch(x, 8, 4, epoch).tolist()
+    assert spectra.welch(padded, 8, 4, numbers).tolist() == spectra.welch(x, 8, 4, epoch).tolist()
     with pytest.raises(DataError, match="sample 3 is nan; 1 of 230 samples"):
         stats.epoch_median_ci(np.r_[padded[:3], np.nan, padded[4:]], numbers)
 
@@ -388,8 +394,8 @@ def test_epoch_numbers_must_fit_the_samples():
         (lambda: stats.quantile_ci([1.0], 0), "p is 0; it must be between 0 and 1"),
         (lambda: stats.block_medians([1.0], 0), "block is 0; it must be a whole number of at least 1"),
         (lambda: stats.autocorrelation([1.0], -1), "lag is -1; it must be a whole number of at least 0"),
-        (lambda: stats.welch([1.0], 4, 4), "overlap is 4 samples; it must be below the window of 4"),
-        (lambda: stats.sliding_amplitude([1.0], 2.5), "window is 2.5; it must be a whole number"),
+        (lambda: spectra.welch([1.0], 4, 4), "overlap is 4 samples; it must be below the window of 4"),
+        (lambda: spectra.sliding_amplitude([1.0], 2.5), "window is 2.5; it must be a whole number"),
         (lambda: stats.change_points([1.0], np.nan), "alpha is nan"),
     ],
 )
@@ -403,7 +409,7 @@ def test_arrays_come_in_without_a_copy_and_go_out_writable():
     x = random().standard_normal(1000)
     x.flags.writeable = False
     assert stats.median(x) == np.median(x)
-    out = stats.sliding_amplitude(x, 8)
+    out = spectra.sliding_amplitude(x, 8)
     out[0, 0] = 1
     with pytest.raises(TypeError):
         _core.median(np.zeros(4, dtype=complex))
@@ -412,12 +418,12 @@ def test_arrays_come_in_without_a_copy_and_go_out_writable():
 def test_long_functions_run_beside_each_other():
     """They release the interpreter's lock; here only that this is safe on shared input."""
     x = random(2).lognormal(size=4000)
-    expected = stats.sliding_amplitude(x, 64).sum(), stats.fit_lognormal3(x), stats.effective_samples(x)
+    expected = spectra.sliding_amplitude(x, 64).sum(), lognormal.fit_lognormal3(x), stats.effective_samples(x)
     results: list[tuple] = []
 
     def work():
         results.append(
-            (stats.sliding_amplitude(x, 64).sum(), stats.fit_lognormal3(x), stats.effective_samples(x))
+            (spectra.sliding_amplitude(x, 64).sum(), lognormal.fit_lognormal3(x), stats.effective_samples(x))
         )
 
     threads = [threading.Thread(target=work) for _ in range(4)]

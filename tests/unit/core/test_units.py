@@ -161,7 +161,7 @@ def test_shares(share, digits, trim, text):
 @pytest.mark.parametrize(
     ("text", "power_w"), [("1500", 1500), ("1.5 kW", 1500), ("20MW", 2e7), ("350 mW", 0.35)]
 )
-def test_power_is_read_and_told(text, power_w):
+def test_power_is_read_and_reported(text, power_w):
     assert parse_power(text) == pytest.approx(power_w)
     assert parse_power(format_power(power_w)) == pytest.approx(power_w)
 

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # fakeroom
 
 import fakeroom
 
-from sonde.core import seal
+from sonde.core import dataset_file, seal
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ def measured(tmp_path: Path) -> Callable[..., Path]:
         summary = fakeroom.summary(np.ones((*medians.shape, 2)), cells).drop_vars("spread")
         for end, factor in (("", 1.0), ("_low", 1 - width), ("_high", 1 + width)):
             summary["median" + end].values[...] = medians * factor
-        return seal.write_dataset(
+        return dataset_file.write_dataset(
             tmp_path / name,
             None,
             summary,

@@ -6,11 +6,14 @@ import json
 
 import numpy as np
 import pytest
+import xarray as xr
 from fakeroom import make_run
 
+from sonde.core import dataset, dataset_file, provenance
 from sonde.core.errors import DataError, EnvironmentFailure, Exit, UsageError
 from sonde.core.outcome import Outcome
 from sonde.data.cli import group
+from sonde.net import schema
 
 
 def ask(*words: object) -> Outcome:
@@ -25,6 +28,34 @@ def test_validate_of_a_sound_dataset(sound):
     outcome = ask("validate", sound)
     assert (outcome.exit, outcome.findings, outcome.dataset) == (Exit.DONE, [], str(sound))
     assert outcome.verdict == f"{sound} is valid"
+
+
+def net_summary(path, **attrs):
+    """A dataset of medians alone. attrs: changes of the attributes of `median`."""
+    coords = {name: (name, *given) for name, given in schema.coordinates(2, [8]).items()}
+    median = schema.SUMMARY["median"].with_values(np.full((2, 2, 1), 1e-6), attrs)
+    about = provenance.attrs(command="sonde net run", seed=1, hostlist="here")
+    about |= {"schema": "net/1", "mode": "one_to_one", "stop_reason": "converged", "complete": 1}
+    return dataset_file.write_dataset(path, None, xr.Dataset({"median": median}, coords), about)
+
+
+def test_validate_warns_of_another_title(tmp_path):
+    outcome = ask("validate", net_summary(tmp_path / "old.nc", long_name="the middle"))
+    assert (outcome.exit, outcome.findings) == (Exit.DONE, [])
+    (warning,) = outcome.warnings
+    assert warning.code == "data.other_titles"
+    assert "/summary/median ('the middle', not 'median')" in warning.evidence
+    assert ask("validate", net_summary(tmp_path / "new.nc")).warnings == []
+
+
+def test_a_dataset_with_another_unit_is_refused(tmp_path):
+    path = net_summary(tmp_path / "odd.nc", units="ms")
+    outcome = ask("validate", path)
+    assert outcome.exit == Exit.ENVIRONMENT
+    assert [finding.code for finding in outcome.findings] == ["net.units"]
+    with pytest.raises(DataError) as caught:
+        dataset.open(path)
+    assert "/summary/median has the unit 'ms', not 's'" in caught.value.what
 
 
 def test_validate_names_each_violation_of_each_file(sound, measured, tmp_path):
@@ -114,9 +145,9 @@ def test_diff_with_a_difference_ends_with_1(measured):
 
 
 def test_diff_of_unequal_schemas_is_an_error(measured, sound):
-    from sonde.core import seal
+    from sonde.core import dataset_file
 
-    other = seal.write_dataset(sound.with_name("b.nc"), None, None, {"schema": "bus/1"})
+    other = dataset_file.write_dataset(sound.with_name("b.nc"), None, None, {"schema": "bus/1"})
     with pytest.raises(DataError, match="cannot be compared"):
         ask("diff", sound, other)
 

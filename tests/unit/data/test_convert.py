@@ -16,7 +16,7 @@ import pytest
 import xarray as xr
 from fakeroom import in_child
 
-from sonde.core import dataset, distribution, seal
+from sonde.core import dataset, dataset_file, distribution
 from sonde.core.errors import DataError, EnvironmentFailure, UsageError
 from sonde.data import convert, tables
 
@@ -89,14 +89,14 @@ def test_markdown_is_a_table_for_people(sound):
 def test_markdown_and_csv_keep_awkward_text_in_its_cell(tmp_path):
     host = ["a|b", 'say "c", d', "e\nf"]
     raw = xr.Dataset({"host": ("rank", host, {"long_name": "host"})})
-    path = seal.write_dataset(tmp_path / "a.nc", raw, None, {"schema": "lab/1"})
+    path = dataset_file.write_dataset(tmp_path / "a.nc", raw, None, {"schema": "lab/1"})
     with dataset.open(path) as tree:
         found = convert.group_tables(tree, None)
         assert "| 0 | a\\|b |" in convert.to_text(tree, found, "markdown")
         assert read_csv(convert.to_text(tree, found, "csv"))[1]["host"] == host
 
 
-def test_padding_is_left_out_but_missing_values_in_a_row_are_kept(tmp_path):
+def test_padding_is_left_out_but_missing_values_in_a_row_are_preserved(tmp_path):
     raw = xr.Dataset(
         {
             "delay": (("rank", "sample"), [[1.0, 2.0], [3.0, np.nan]], {"units": "s"}),
@@ -109,7 +109,7 @@ def test_padding_is_left_out_but_missing_values_in_a_row_are_kept(tmp_path):
             "n": (("rank",), np.array([0, 1], "i4"), {"units": "1"}),
         }
     )
-    path = seal.write_dataset(tmp_path / "a.nc", raw, None, {"schema": "lab/1"})
+    path = dataset_file.write_dataset(tmp_path / "a.nc", raw, None, {"schema": "lab/1"})
     with dataset.open(path) as tree:
         found = convert.group_tables(tree, None)
         assert convert.to_text(tree, found, "csv") == (
@@ -121,7 +121,7 @@ def test_padding_is_left_out_but_missing_values_in_a_row_are_kept(tmp_path):
 
 def test_infinity_and_nan_are_valid_json(tmp_path):
     raw = xr.Dataset({"x": (("n",), [np.inf, -np.inf, 1.0], {"units": "s"})})
-    path = seal.write_dataset(tmp_path / "a.nc", raw, None, {"schema": "lab/1", "odd": float("nan")})
+    path = dataset_file.write_dataset(tmp_path / "a.nc", raw, None, {"schema": "lab/1", "odd": float("nan")})
     with dataset.open(path) as tree:
         text = convert.to_text(tree, convert.group_tables(tree, None), "json")
     said = json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
@@ -149,7 +149,7 @@ def test_a_table_larger_than_a_block_comes_whole_and_each_value_once(tmp_path, m
     values = np.arange(5 * 6 * 4.0).reshape(5, 6, 4)
     variable = xr.Variable(("a", "b", "c"), values, {"units": "s"}, encoding={"chunksizes": (2, 3, 1)})
     raw = xr.Dataset({"x": variable}, coords={"b": ("b", np.arange(6) * 10, {"units": "B"})})
-    path = seal.write_dataset(tmp_path / "a.nc", raw, None, {"schema": "lab/1"})
+    path = dataset_file.write_dataset(tmp_path / "a.nc", raw, None, {"schema": "lab/1"})
     with netCDF4.Dataset(path) as file:
         assert file["raw/x"].chunking() == [2, 3, 1]
     with dataset.open(path) as tree:
@@ -167,7 +167,9 @@ def test_memory_does_not_grow_with_the_table(tmp_path):
     """80 MB of /raw become CSV and Parquet in a process that may add 200 MB to what its imports took."""
     values = np.random.default_rng(5).integers(0, 100, (100, 100_000)).astype("f8")
     variable = xr.Variable(("rank", "sample"), values, {"units": "s"}, encoding={"chunksizes": (1, 50_000)})
-    path = seal.write_dataset(tmp_path / "a.nc", xr.Dataset({"x": variable}), None, {"schema": "lab/1"})
+    path = dataset_file.write_dataset(
+        tmp_path / "a.nc", xr.Dataset({"x": variable}), None, {"schema": "lab/1"}
+    )
     child = in_child(
         """
         import pathlib, resource
@@ -219,7 +221,7 @@ def test_a_file_that_cannot_be_written_leaves_nothing(sound, tmp_path):
 
 
 def test_a_group_that_is_not_there_names_those_that_are(tmp_path):
-    path = seal.write_dataset(
+    path = dataset_file.write_dataset(
         tmp_path / "a.nc", None, fakeroom.summary(np.ones((1, 1, 2)), [0]), {"schema": "lab/1"}
     )
     with dataset.open(path) as tree, pytest.raises(DataError, match="no /raw with values") as raised:
@@ -246,6 +248,6 @@ def test_a_table_without_rows_does_not_stand_for_one_that_has_some(tmp_path):
     summary = xr.Dataset(
         {"wide": (("a", "b"), np.full((2, 2), np.nan)), "narrow": (("a",), [1.0, 2.0])}, {"a": [0, 1]}
     )
-    path = seal.write_dataset(tmp_path / "a.nc", None, summary, fakeroom.ATTRS | {"schema": "lab/1"})
+    path = dataset_file.write_dataset(tmp_path / "a.nc", None, summary, fakeroom.ATTRS | {"schema": "lab/1"})
     with dataset.open(path) as tree:
         assert convert.to_text(tree, convert.group_tables(tree, None), "csv") == "a,narrow\n0,1.0\n1,2.0\n"

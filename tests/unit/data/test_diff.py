@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from sonde.core import dataset, seal
+from sonde.core import dataset, dataset_file
 from sonde.core.errors import DataError
 from sonde.data import diff
 
@@ -99,7 +99,7 @@ def test_cells_are_matched_by_their_coordinates(tmp_path):
             f"x{end}": ("cell", np.array(values) * factor, {"units": "s"})
             for end, factor in (("", 1), ("_low", 0.99), ("_high", 1.01))
         }
-        return seal.write_dataset(
+        return dataset_file.write_dataset(
             tmp_path / name, None, xr.Dataset(variables, coords={"cell": cells}), {"schema": "lab/1"}
         )
 
@@ -114,7 +114,7 @@ def test_cells_are_matched_by_their_coordinates(tmp_path):
     assert raised.value.code == "data.nothing_shared"
 
 
-def test_other_units_or_dims_are_left_out_and_told(tmp_path):
+def test_other_units_or_dims_are_left_out_and_reported(tmp_path):
     def make(name, units, dims):
         variables = {}
         for variable in ("x", "y"):
@@ -122,14 +122,14 @@ def test_other_units_or_dims_are_left_out_and_told(tmp_path):
                 own = {"units": units if variable == "x" else "s"}
                 variables[variable + end] = (dims if variable == "y" else "cell", np.ones(2) * factor, own)
         variables |= {f"z{end}": ((), 1.0, {"units": "s"}) for end in ("", "_low", "_high")}
-        return seal.write_dataset(tmp_path / name, None, xr.Dataset(variables), {"schema": "lab/1"})
+        return dataset_file.write_dataset(tmp_path / name, None, xr.Dataset(variables), {"schema": "lab/1"})
 
     found = compare(make("a.nc", "s", "cell"), make("b.nc", "ms", "row"))
     assert [one.name for one in found.compared] == ["z"]
     assert [warning.code for warning in found.warnings] == ["data.other_units", "data.other_dims"]
 
 
-def test_the_machine_is_told_apart_from_the_run(measured):
+def test_the_machine_is_distinguished_from_the_run(measured):
     a = measured("a.nc", [[1e-6]], kernel="6.1.0", governor="performance", load_average=0.1, turbo="on")
     b = measured(
         "b.nc", [[1e-6]], kernel="6.12.0", governor="performance", load_average=7.5, mpi="openmpi",
@@ -151,9 +151,9 @@ def test_doubts_about_the_comparison_are_warnings(measured):
 
 def test_datasets_of_two_schemas_or_without_summary_are_refused(measured, tmp_path):
     a = measured("a.nc", [[1e-6]])
-    b = seal.write_dataset(tmp_path / "b.nc", None, None, {"schema": "bus/1"})
+    b = dataset_file.write_dataset(tmp_path / "b.nc", None, None, {"schema": "bus/1"})
     with pytest.raises(DataError, match="a lab/1 and a bus/1 dataset cannot be compared"):
         compare(a, b)
-    c = seal.write_dataset(tmp_path / "c.nc", None, None, {"schema": "lab/1"})
+    c = dataset_file.write_dataset(tmp_path / "c.nc", None, None, {"schema": "lab/1"})
     with pytest.raises(DataError, match="c\\.nc has no /summary"):
         compare(a, c)

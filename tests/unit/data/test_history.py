@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +12,12 @@ import fakeroom
 import numpy as np
 import pytest
 
+from sonde.core.dataset_file import write_dataset
 from sonde.core.errors import DataError
-from sonde.core.seal import write_dataset
 from sonde.data import history as past
-from sonde.data.history import INDEX, history
+from sonde.data import history_index, past_runs, trends
+from sonde.data.history import history
+from sonde.data.history_index import INDEX
 from sonde.net.synthetic import Network
 
 LEAD = "median (median over cells)"
@@ -178,13 +181,13 @@ def test_a_folder_that_cannot_be_written_is_read_all_the_same(fill, tmp_path, mo
         connection.execute("SELECT 1")
         return connection
 
-    monkeypatch.setattr(past.sqlite3, "connect", read_only)
+    monkeypatch.setattr(history_index.sqlite3, "connect", read_only)
     assert history(tmp_path).read == 8
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"lab-{day:02d}.nc" for day in range(1, 9)]
     monkeypatch.undo()
     history(tmp_path)
     before = (tmp_path / INDEX).read_bytes()
-    monkeypatch.setattr(past.sqlite3, "connect", read_only)
+    monkeypatch.setattr(history_index.sqlite3, "connect", read_only)
     assert history(tmp_path).read == 0  # the index is used, though it cannot be kept
     assert (tmp_path / INDEX).read_bytes() == before
 
@@ -198,13 +201,13 @@ def test_an_index_in_the_way_or_in_use_does_not_stop_it(fill, tmp_path, monkeypa
     real = sqlite3.connect
     other = real(tmp_path / INDEX)
     other.execute("BEGIN IMMEDIATE")
-    monkeypatch.setattr(past.sqlite3, "connect", lambda *a, **k: real(*a, **{**k, "timeout": 0.01}))
+    monkeypatch.setattr(history_index.sqlite3, "connect", lambda *a, **k: real(*a, **{**k, "timeout": 0.01}))
     assert history(tmp_path).read == 0
     other.rollback()
     other.close()
 
 
-def test_files_that_are_no_datasets_are_told_and_not_tried_again(fill, tmp_path):
+def test_files_that_are_no_datasets_are_reported_and_not_tried_again(fill, tmp_path):
     fill(STEADY)
     (tmp_path / "foreign.nc").write_bytes(b"CDF\x01nothing")
     for read in (9, 0):
@@ -229,10 +232,10 @@ def test_a_folder_without_datasets_is_an_error(tmp_path):
 
 def test_a_change_is_named_against_all_earlier_runs_not_the_last_alone():
     def run(**attrs):
-        return past.PastRun("a.nc", "lab/1", "", True, {}, attrs, {})
+        return past_runs.PastRun("a.nc", "lab/1", "", True, {}, attrs, {})
 
     earlier = [run(kernel="1", mpi="a"), run(kernel="2", mpi="a"), run(kernel="1", mpi="a")]
-    assert past.changes(run(kernel="2", mpi="b", new="x"), earlier) == [
+    assert trends.changes(run(kernel="2", mpi="b", new="x"), earlier) == [
         ("mpi", "a", "b"),
         ("new", "not recorded", "x"),
     ]
@@ -244,22 +247,22 @@ def test_false_alarms_are_as_rare_as_said_and_the_stated_change_is_found_as_ofte
     trials = 2000
     p = np.empty(trials)
     power = 0
-    _, needed = past._calibration(n)
+    _, needed = trends._calibration(n)
     for trial in range(trials):
         earlier = random.standard_normal(n)
         new = random.standard_normal()
-        p[trial] = past.prediction(earlier, new)[0]
-        power += past.prediction(earlier, new + needed)[0] <= past.ALPHA
+        p[trial] = trends.prediction(earlier, new)[0]
+        power += trends.prediction(earlier, new + needed)[0] <= trends.ALPHA
     assert 0.033 < np.mean(p <= 0.05) < 0.067  # 3.5 standard errors
     assert 0.77 < power / trials < 0.83
 
 
 def test_a_value_among_its_like_is_not_beyond_them():
-    p, change = past.prediction(np.array([1.0, 2, 3, 4, 5]), 3.0)
+    p, change = trends.prediction(np.array([1.0, 2, 3, 4, 5]), 3.0)
     assert p == 1
     assert change > 0
-    assert past.prediction(np.array([1.0, 1, 1, 1, 1]), 1.0) == (1.0, 0.0)
-    assert past.prediction(np.array([1.0, 1, 1, 1, 1]), 1.1)[0] < 0.001
+    assert trends.prediction(np.array([1.0, 1, 1, 1, 1]), 1.0) == (1.0, 0.0)
+    assert trends.prediction(np.array([1.0, 1, 1, 1, 1]), 1.1)[0] < 0.001
 
 
 def test_values_at_or_below_zero_are_compared_by_difference(fill, tmp_path):
@@ -271,13 +274,13 @@ def test_values_at_or_below_zero_are_compared_by_difference(fill, tmp_path):
 
 def test_many_scalars_are_held_to_false_discovery_control():
     def judged(p):
-        scalar = past.Scalar("x", 2.0, "s", "lower")
-        trends = [past.Trend(scalar, 9, 1.0, 1.0, each, True, 0.1) for each in p]
-        return past.Judged(past.PastRun("a.nc", "lab/1", "", True, {}, {}, {}), [], trends)
+        scalar = past_runs.Scalar("x", 2.0, "s", "lower")
+        judged = [trends.Trend(scalar, 9, 1.0, 1.0, each, True, 0.1) for each in p]
+        return trends.Judged(past_runs.PastRun("a.nc", "lab/1", "", True, {}, {}, {}), [], judged)
 
     alone, many = judged([0.04]), judged([0.04, *[0.9] * 20])
-    past._adjust([alone])
-    past._adjust([many])
+    trends._adjust([alone])
+    trends._adjust([many])
     assert alone.trends[0].worse(0.05)
     assert not many.trends[0].worse(0.05)
 
@@ -381,6 +384,33 @@ def test_new_hosts_are_not_judged_by_the_runs_of_others(fill_net, tmp_path):
     slices = {name: replace(part, values={f"m{host}": v for host, v in part.values.items()})
               for name, part in one.newest.hosts.items()}  # fmt: skip
     newest = replace(one.newest, file="z.nc", created="2026-12-01", hosts=slices)
-    (again,) = past.judge([*one.earlier, one.newest, newest])
+    (again,) = trends.judge([*one.earlier, one.newest, newest])
     assert again.enough
     assert again.hosts == []
+
+
+def test_copies_of_a_run_count_once(fill, tmp_path):
+    """Seven copies of one run once were "7 runs; no change", with changes of 0.0 % detectable."""
+    fill([1e-6])
+    for number in range(2, 8):
+        shutil.copy(tmp_path / "lab-01.nc", tmp_path / f"copy-{number}.nc")
+    found = history(tmp_path)
+    (one,) = found.judged
+    assert (len(found.runs), one.enough, one.trends) == (1, False, [])
+    (warning,) = found.warnings
+    assert warning.code == "data.copies"
+    assert warning.evidence.startswith("6 files are copies of other runs in this folder, such as ")
+
+
+def test_copies_do_not_make_a_series_steadier(fill, tmp_path):
+    fill([*STEADY, 1.5e-6])
+    alone = history(tmp_path).judged[0].trends
+    shutil.copy(tmp_path / "lab-02.nc", tmp_path / "again.nc")
+    found = history(tmp_path)
+    assert [warning.code for warning in found.warnings] == ["data.copies"]
+    assert [trend.mde for trend in found.judged[0].trends] == [trend.mde for trend in alone]
+
+
+def test_equal_values_of_two_runs_are_two_runs(fill, tmp_path):
+    fill([1e-6, 1e-6])
+    assert (len(history(tmp_path).runs), history(tmp_path).warnings) == (2, [])

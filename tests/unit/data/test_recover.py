@@ -11,7 +11,7 @@ import pytest
 from fakeroom import make_run
 
 from sonde import _core
-from sonde.core import dataset, seal
+from sonde.core import dataset, run_folder, seal
 from sonde.core.errors import DataError, EnvironmentFailure, UsageError
 from sonde.core.layout import SealedFile
 from sonde.data.recover import default_target, recover
@@ -92,7 +92,7 @@ def test_a_run_of_a_room_that_is_not_here_stays(tmp_path):
 
 def test_a_run_that_still_goes_on_is_left_alone(tmp_path):
     run = make_run(tmp_path / "a.run")
-    with seal.hold(run), pytest.raises(EnvironmentFailure, match="is in use"):
+    with run_folder.hold(run), pytest.raises(EnvironmentFailure, match="is in use"):
         recover(run)
     assert not (tmp_path / "a.nc").exists()
 

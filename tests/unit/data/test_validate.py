@@ -5,7 +5,7 @@ from __future__ import annotations
 import fakeroom
 import pytest
 
-from sonde.core import room, seal
+from sonde.core import dataset_file, room
 from sonde.core.errors import DataError, Finding
 from sonde.data import rooms
 from sonde.data.validate import validate
@@ -30,7 +30,7 @@ def test_what_does_not_open_is_one_finding(tmp_path):
 
 
 def test_a_room_that_is_not_here_is_one_finding(tmp_path):
-    seal.write_dataset(tmp_path / "a.nc", None, None, {"schema": "attic/1"})
+    dataset_file.write_dataset(tmp_path / "a.nc", None, None, {"schema": "attic/1"})
     (finding,) = validate(tmp_path / "a.nc")
     assert finding.code == "data.unknown_room"
 

@@ -17,7 +17,7 @@ from sonde.data.words import count, cut, quantity, share
         (math.nan, "s", "none"),
     ],
 )
-def test_quantities_are_told_with_their_unit(value, unit, said):
+def test_quantities_are_reported_with_their_unit(value, unit, said):
     assert quantity(value, unit) == said
 
 

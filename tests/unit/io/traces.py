@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from sonde.core import seal
+from sonde.core import run_folder, seal
 from sonde.io.kinds import SCHEMA
 from sonde.io.maps.layers import KINDS
 from sonde.io.trace.events import CLOCK, NOTE, RECORD, UNKNOWN
@@ -95,7 +95,7 @@ def tail(
 
 def run(folder: Path, plan: dict[str, Any] | None = None) -> Path:
     """A run's folder without files of processes."""
-    seal.start_run(
+    run_folder.start(
         folder,
         room="io",
         schema=NAME,

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from sonde.net import schema
+
 
 def record_dtype(epoch_length: int) -> np.dtype:
     names = ("kind", "mode", "src", "dst", "size", "epoch", "n", "code")
@@ -116,3 +118,21 @@ def placed(schema: Any, plan: Mapping[str, Any], files: Sequence[FakeFile], part
             assert arrays[name][where].shape == values.shape, name
             arrays[name][where] = values
     return layout, arrays
+
+
+MODE = "one_to_one"
+
+
+def whole_run(p, skip=(), values=lambda s, d, k, e, i: (s * 100 + d * 10 + k) * 1e-6 + e * 1e-7 + i * 1e-9):
+    """Files of a run: two epochs of three samples in every cell, measured as the plan says."""
+    axis = schema.CELL.index(p["measured_by"][p["modes"][0]])
+    files = [file_of(p, rank) for rank in range(p["ranks"])]
+    for mode in range(len(p["modes"])):
+        for epoch in range(2):
+            for s in range(p["ranks"]):
+                for d in range(p["ranks"]):
+                    for k in range(len(p["sizes"])):
+                        if s != d and (s, d, k) not in skip:
+                            burst = [values(s, d, k, epoch, i) + mode for i in range(3)]
+                            files[(s, d)[axis]].burst(mode, s, d, k, epoch, burst, t0=10.0 * epoch)
+    return files

@@ -17,7 +17,7 @@ from sonde.core import dataset
 from sonde.core.errors import EnvironmentFailure, SondeError, UsageError
 from sonde.core.outcome import Outcome
 from sonde.net import cli_convert, clustbench, convert
-from sonde.net.schema import SCHEMA
+from sonde.net.sealing import SCHEMA
 
 
 def call(command, *words) -> Outcome:
@@ -116,7 +116,7 @@ def test_v2_with_hosts_and_plug_ins_comes_back(here):
     assert (read(Path("back_measurements_amount.nc")) == n).all()
 
 
-def test_a_measured_diagonal_is_kept(here):
+def test_a_measured_diagonal_is_preserved(here):
     """In all_to_all a process sends to itself, too."""
     data = series()
     data[:, np.arange(3), np.arange(3)] = 0.5e-6
@@ -133,7 +133,7 @@ def test_a_measured_diagonal_is_kept(here):
 @pytest.mark.parametrize(
     ("padded", "status", "rule"), [(True, {0, 1, 2}, "clustbench"), (False, {0, 1}, "fixed:8")]
 )
-def test_how_cells_ended_is_told_by_padding(here, padded, status, rule):
+def test_how_cells_ended_is_reported_by_padding(here, padded, status, rule):
     data = series()
     if not padded:
         data = np.abs(data)
@@ -144,7 +144,7 @@ def test_how_cells_ended_is_told_by_padding(here, padded, status, rule):
         assert tree.attrs["rule"].startswith(rule)
 
 
-def test_what_noise_was_made_is_kept(here):
+def test_what_noise_was_made_is_preserved(here):
     v1_set(here, mode=5, noise=9)
     to("sonde", "p", "a.nc")
     with dataset.open("a.nc") as tree:
@@ -355,7 +355,7 @@ def test_spectra_as_a_dataset_are_the_same(runs):
         assert dataset.validate(path, SCHEMA.validate) == []
 
 
-def test_a_renamed_spectrum_is_read_and_told(runs):
+def test_a_renamed_spectrum_is_read_and_reported(runs):
     call(cli_convert.spectrum, PREFIX, "--size", "100", "--window", "20", "-o", "s.nc")
     outcome = to("sonde", "s.nc", "a.nc")
     assert [warning.code for warning in outcome.warnings] == ["net.clustbench_unnamed"]
@@ -383,7 +383,7 @@ def sonde_dataset(path: str, sizes=(0, 100, 200), ranks=3, mode="one_to_one", **
     """A dataset of Sonde's own with one cell missing; its latency (src, dst, size, sample)."""
     import xarray as xr
 
-    from sonde.core.seal import write_dataset
+    from sonde.core.dataset_file import write_dataset
     from sonde.net import schema
 
     rng = np.random.default_rng(7)
@@ -599,7 +599,7 @@ def test_files_of_two_runs_under_one_prefix(here):
     assert "proc_num is 3 in the first and 4 in the second" in error.what
 
 
-def test_all_and_counts_that_disagree_are_told(here):
+def test_all_and_counts_that_disagree_are_reported(here):
     data = series()
     write(here, "p", "all", data, version=2, repeats=8)
     n = (data != -1).sum(axis=-1).astype(float)
@@ -635,7 +635,7 @@ def test_hosts_that_do_not_fit_are_left_out(runs):
     assert said(outcome) == ["net.clustbench_hosts"]
 
 
-def test_a_half_average_is_told(here):
+def test_a_half_average_is_reported(here):
     v1_set(here, mode=4)
     codes = [warning.code for warning in to("sonde", "p", "a.nc").warnings]
     assert codes == ["net.clustbench_half_average"]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import netcdf_tools
 from sonde.core.errors import DataError
-from sonde.net import clustbench
+from sonde.net import clustbench, clustbench_layout
 from sonde.net.clustbench import Header
 
 
@@ -251,7 +251,7 @@ def test_delays_are_counted_up_to_the_padding(tmp_path, batch_bytes):
     assert (counts.after, counts.negative) == (0, 1)
 
 
-def test_values_behind_padding_are_told():
+def test_values_behind_padding_are_reported():
     """They end the series all the same."""
     data = series()
     data[0, 1, 0, 2] = -1
@@ -293,7 +293,7 @@ def ncdump_header(path) -> str:
 
 def built(path, structure, data):
     with path.open("wb") as stream:
-        clustbench.build(stream, structure, len(data)).put((0,) * data.ndim, data)
+        clustbench_layout.build(stream, structure, len(data)).put((0,) * data.ndim, data)
     return path
 
 
@@ -301,7 +301,9 @@ GOLDEN_HEADER = Header(4, "one_to_one", 100, 1000, 100, 200)
 
 
 def test_v1_has_the_header_of_clustbench(tmp_path):
-    path = built(tmp_path / "p.nc", clustbench.standard("v1", "median", GOLDEN_HEADER), np.zeros((9, 4, 4)))
+    path = built(
+        tmp_path / "p.nc", clustbench_layout.standard("v1", "median", GOLDEN_HEADER), np.zeros((9, 4, 4))
+    )
     assert ncdump_header(path) == (GOLDEN / "v1_median.cdl").read_text()
     kind = netcdf_tools.run("ncdump", "-k", path)
     assert kind == "64-bit offset\n"
@@ -310,7 +312,7 @@ def test_v1_has_the_header_of_clustbench(tmp_path):
 @pytest.mark.parametrize("kind", ["all", "average", "measurements_amount"])
 def test_v2_has_the_header_of_clustbench_but_for_its_plug_ins(tmp_path, kind):
     shape = (9, 4, 4, 200) if kind == "all" else (9, 4, 4)
-    path = built(tmp_path / "p.nc", clustbench.standard("v2", kind, GOLDEN_HEADER), np.zeros(shape))
+    path = built(tmp_path / "p.nc", clustbench_layout.standard("v2", kind, GOLDEN_HEADER), np.zeros(shape))
     expected = (GOLDEN / f"v2_{kind}.cdl").read_text().splitlines()
     assert ncdump_header(path).splitlines() == [line for line in expected if "random_option" not in line]
 
@@ -326,7 +328,7 @@ def test_what_was_read_is_written_again_byte_for_byte(tmp_path, kind):
     assert path.read_bytes() == golden(kind).read_bytes()
 
 
-def test_strange_dims_attributes_and_types_are_kept(tmp_path):
+def test_strange_dims_attributes_and_types_are_preserved(tmp_path):
     path = write(tmp_path, "p", "average", matrices(), version=2)
     with netCDF4.Dataset(path, "a") as nc:
         nc.createDimension("weights", 3)
@@ -350,9 +352,11 @@ def test_strange_dims_attributes_and_types_are_kept(tmp_path):
 
 
 def test_slices_have_the_headers_of_clustbench_s_slicer(tmp_path):
-    fixed = built(tmp_path / "f.nc", clustbench.fixed_length(GOLDEN_HEADER, 160), np.zeros((160, 4, 4)))
+    fixed = built(
+        tmp_path / "f.nc", clustbench_layout.fixed_length(GOLDEN_HEADER, 160), np.zeros((160, 4, 4))
+    )
     assert ncdump_header(fixed) == (GOLDEN / "fixed_length.cdl").read_text()
-    spectrum = built(tmp_path / "s.nc", clustbench.spectrum(4, 141, 20), np.zeros((4, 4, 141, 11)))
+    spectrum = built(tmp_path / "s.nc", clustbench_layout.spectrum(4, 141, 20), np.zeros((4, 4, 141, 11)))
     assert ncdump_header(spectrum) == (GOLDEN / "spectrum.cdl").read_text()
 
 
@@ -360,14 +364,14 @@ def test_a_matrix_beyond_4_gib_fits_the_format(tmp_path):
     """A record may be longer than 4 GiB where it is the only one: N = 1024 with 1000 repetitions, say."""
     header = Header(1024, "one_to_one", 0, 100, 100, 1000)
     with (tmp_path / "p.nc").open("wb") as stream:
-        clustbench.build(stream, clustbench.standard("v2", "all", header), 0)
+        clustbench_layout.build(stream, clustbench_layout.standard("v2", "all", header), 0)
     with netCDF4.Dataset(tmp_path / "p.nc") as nc:
         assert nc["data"].shape == (0, 1024, 1024, 1000)
 
 
 def test_a_mode_without_a_number_has_no_v1(tmp_path):
     with pytest.raises(DataError) as caught:
-        clustbench.standard("v1", "min", Header(2, "one_to_many", 0, 1, 1, 1))
+        clustbench_layout.standard("v1", "min", Header(2, "one_to_many", 0, 1, 1, 1))
     assert caught.value.code == "net.clustbench_range"
     assert "(nearest: one_to_one)" in caught.value.what
     assert "clustbench-v2" in caught.value.hint
@@ -376,7 +380,7 @@ def test_a_mode_without_a_number_has_no_v1(tmp_path):
 @pytest.mark.parametrize("end", [2**31, -1])
 def test_numbers_beyond_32_bits_are_refused(end):
     with pytest.raises(DataError) as caught:
-        clustbench.standard("v2", "min", Header(2, "put", 0, end, 1, 1))
+        clustbench_layout.standard("v2", "min", Header(2, "put", 0, end, 1, 1))
     assert caught.value.code == "net.clustbench_range"
     assert str(end) in caught.value.what
 
@@ -388,7 +392,7 @@ def test_averages_have_the_bits_that_clustbench_computes():
     delays, expected = read(golden("all")), read(golden("average"))
     n = read(golden("measurements_amount")).astype(int)
     cells = np.where(np.arange(200) < n.reshape(-1, 1), delays.reshape(-1, 200), np.nan)
-    found = clustbench.statistics(cells, n.reshape(-1))["average"].reshape(n.shape)
+    found = clustbench_layout.statistics(cells, n.reshape(-1))["average"].reshape(n.shape)
     off = n > 0
     assert (found[off] == expected[off]).all()
     assert off.sum() == 108
@@ -396,16 +400,16 @@ def test_averages_have_the_bits_that_clustbench_computes():
 
 def test_median_is_the_upper_one_and_deviation_the_population_s():
     delays = np.array([[4.0, 1.0, 3.0, 2.0], [5.0, 7.0, 6.0, np.nan], [9.0, np.nan, np.nan, np.nan]])
-    found = clustbench.statistics(delays, np.array([4, 3, 1]))
+    found = clustbench_layout.statistics(delays, np.array([4, 3, 1]))
     assert found["median"].tolist() == [3.0, 6.0, 9.0]
     assert found["min"].tolist() == [1.0, 5.0, 9.0]
     np.testing.assert_allclose(found["deviation"], [np.std([1, 2, 3, 4]), np.std([5, 6, 7]), 0])
 
 
 def test_statistics_of_nothing_are_nan():
-    found = clustbench.statistics(np.full((2, 3), np.nan), np.zeros(2, int))
+    found = clustbench_layout.statistics(np.full((2, 3), np.nan), np.zeros(2, int))
     assert all(np.isnan(values).all() for values in found.values())
-    assert clustbench.statistics(np.zeros((0, 3)), np.zeros(0, int))["average"].shape == (0,)
+    assert clustbench_layout.statistics(np.zeros((0, 3)), np.zeros(0, int))["average"].shape == (0,)
 
 
 # ---- sizes ---------------------------------------------------------------------------------------
@@ -422,7 +426,7 @@ def test_statistics_of_nothing_are_nan():
     ],
 )
 def test_even_sizes_are_a_progression(sizes, expected):
-    assert clustbench.progression(sizes) == expected
+    assert clustbench_layout.progression(sizes) == expected
     begin, end, step = expected
     header = Header(2, "put", begin, end, step, 1)
     assert header.sizes(header.count()).tolist() == sorted(sizes)
@@ -430,7 +434,7 @@ def test_even_sizes_are_a_progression(sizes, expected):
 
 def test_uneven_sizes_are_refused_with_the_nearest_choice():
     with pytest.raises(DataError) as caught:
-        clustbench.progression([8, 64, 512, 1024, 1536, 2048, 65536])
+        clustbench_layout.progression([8, 64, 512, 1024, 1536, 2048, 65536])
     assert caught.value.code == "net.uneven_sizes"
     assert "8, 64, 512, 1024, 1536, 2048, 65536 B are not evenly spaced" in caught.value.what
     assert caught.value.hint == "export 4 of the 7: --sizes 512:2560:512"
@@ -439,7 +443,7 @@ def test_uneven_sizes_are_refused_with_the_nearest_choice():
 @given(st.lists(st.integers(0, 60), min_size=2, max_size=12, unique=True))
 def test_the_longest_progression_is_the_longest(sizes):
     ordered = sorted(sizes)
-    best = clustbench.longest_progression(ordered)
+    best = clustbench_layout.longest_progression(ordered)
     assert set(best) <= set(ordered)
     assert len(set(np.diff(best))) == 1
     longest = 2

@@ -12,7 +12,7 @@ import xarray as xr
 from clustbench_files import golden, matrices, read, series, write
 
 from sonde.core.errors import DataError, UsageError
-from sonde.net import clustbench, convert, schema
+from sonde.net import clustbench, clustbench_cells, convert, export, schema, slices
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def exported(tree, form="v2", sizes=None):
         def create(kind):
             return files.setdefault(kind, held.enter_context(tempfile.TemporaryFile()))
 
-        done = convert.export(tree, "x", form, create, sizes)
+        done = export.export(tree, "x", form, create, sizes)
         for file in files.values():
             file.seek(0)
         return done, {kind: file.read() for kind, file in files.items()}
@@ -108,7 +108,7 @@ def exported(tree, form="v2", sizes=None):
 def test_small_blocks_export_the_same(tmp_path, stack, monkeypatch):
     tree = run_of(tmp_path, stack).tree()
     _, whole = exported(tree)
-    monkeypatch.setattr(convert, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(clustbench_cells, "BLOCK_BYTES", 1)
     _, piecewise = exported(tree)
     assert piecewise == whole
     assert whole["all"] == (tmp_path / "p_all.nc").read_bytes()
@@ -186,9 +186,9 @@ def test_deviation_is_widened_to_sd_and_back(tmp_path, stack):
 
 def test_index_of_size():
     sizes = np.array([8, 64, 512])
-    assert convert.index_of_size(sizes, 64, "x") == 1
+    assert clustbench_cells.index_of_size(sizes, 64, "x") == 1
     with pytest.raises(UsageError) as caught:
-        convert.index_of_size(sizes, 70, "x")
+        clustbench_cells.index_of_size(sizes, 70, "x")
     assert caught.value.hint == "the nearest: --size 64"
 
 
@@ -210,20 +210,20 @@ def test_spectra_are_computed_pair_by_pair(tmp_path, stack, window):
         return np.abs(np.fft.rfft(np.lib.stride_tricks.sliding_window_view(delays, width)))
 
     with (tmp_path / "s.nc").open("wb") as stream:
-        positions = convert.write_spectrum(tree, raw, 0, window, amplitude, stream)
+        positions = slices.write_spectrum(tree, raw, 0, window, amplitude, stream)
     assert positions == 8 - window + 1
     assert len(asked) == sum(n >= window for n in raw["n"].values[:, :, 0].ravel())
     spectra = read(tmp_path / "s.nc")
     assert spectra.shape == (3, 3, positions, window // 2 + 1)
-    lazy = convert.spectrum_summary(raw, 0, window, amplitude)["spectrum"]
+    lazy = slices.spectrum_summary(raw, 0, window, amplitude)["spectrum"]
     np.testing.assert_array_equal(lazy.values, spectra.transpose(1, 0, 2, 3))
 
 
 @pytest.mark.parametrize("window", [0, 1, 9])
 def test_a_window_that_does_not_fit(window):
     with pytest.raises(UsageError) as caught:
-        convert.check_window(8, window)
+        slices.check_window(8, window)
     assert caught.value.hint == "--window takes 2 to 8"
     with pytest.raises(UsageError) as caught:
-        convert.check_window(1, 2)
+        slices.check_window(1, 2)
     assert caught.value.hint == "measure more samples"

@@ -71,7 +71,7 @@ def test_no_jump_in_a_plain_network():
     assert false <= 1
 
 
-def test_a_jump_of_one_pair_is_told_with_the_pair():
+def test_a_jump_of_one_pair_is_reported_with_the_pair():
     summary = Network(ranks=8, sizes=SIZES, regime_share=0.0).summary(20, np.random.default_rng(3))
     for name in ("median", "median_low", "median_high"):
         summary[name][2, 6, 12:] *= 1.6

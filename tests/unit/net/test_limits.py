@@ -140,7 +140,7 @@ def test_two_runs_of_one_network_hardly_ever_differ():
     assert alarms <= 12
 
 
-def test_a_difference_that_does_not_matter_is_not_told():
+def test_a_difference_that_does_not_matter_is_not_reported():
     result = diff(run_of(flat(), error=0.0001), run_of(flat() * 1.02, error=0.0001))
     assert result.findings == []
     assert result.median_ratio == pytest.approx(1.02)
@@ -170,7 +170,7 @@ def test_a_cell_that_drifted_in_either_run_is_not_compared():
     assert diff(run_of(flat(), status=status), run_of(after)).findings == []
 
 
-def test_runs_whose_ranks_shared_cores_are_said():
+def test_runs_whose_ranks_shared_cores_are_reported():
     crowded = run_of(flat())
     crowded.attrs["oversubscribed"] = 1
     told = diff(run_of(flat()), crowded).warnings
@@ -196,7 +196,7 @@ def test_only_common_sizes_are_compared():
         (run_of(flat(), sizes=(1, 2)), "no message length in common"),
     ],
 )
-def test_runs_that_cannot_be_compared_are_said(other, told):
+def test_runs_that_cannot_be_compared_are_reported(other, told):
     with pytest.raises(DataError) as error:
         diff(run_of(flat()), other)
     assert told in error.value.what

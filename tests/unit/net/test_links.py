@@ -78,7 +78,7 @@ def test_slow_spells_are_not_slow_links():
     assert named(test) == set()
 
 
-def test_slow_rank_is_told_from_slow_links():
+def test_slow_rank_is_distinguished_from_slow_links():
     _, _, test = judged(Network(ranks=32, slow_ranks={5: 1.4}).summary(20, np.random.default_rng(7)))
     assert [(s.subject, s.src) for s in test.ranks] == [("rank", 5)]
     assert test.ranks[0].ratio == pytest.approx(1.4, rel=0.05)

@@ -188,7 +188,7 @@ def places(**known: list[int]) -> xr.Dataset:
     return summary.assign({name: ("rank", np.array(ids)) for name, ids in known.items()})
 
 
-def test_a_missing_level_is_stood_in_for_by_the_next_wider_one_and_told():
+def test_a_missing_level_is_stood_in_for_by_the_next_wider_one_and_reported():
     summary = places(core=[0, 1, 2, 3], l3=[0, 0, 1, 1], numa=[0, 0, 0, 0], package=[0, 0, 0, 0])
     assumed = {"level": [{"name": "same package", "latency_s": 1e-6}, {"name": "any", "latency_s": 9e-6}]}
     wanted = models.expected(assumed, summary)
@@ -213,7 +213,7 @@ def test_a_narrower_level_does_not_stand_in_for_a_wider_one():
     assert np.isnan(models.expected(assumed, summary)).all()
 
 
-def test_a_forecast_beyond_the_sizes_measured_is_told():
+def test_a_forecast_beyond_the_sizes_measured_is_reported():
     model = models.fit(SIZES, 1e-6 + SIZES * 1e-10)
     inside, outside = int(SIZES[1]), int(SIZES[-1]) + 1
     assert models.beyond([model], [int(SIZES[0]), inside, int(SIZES[-1])]) is None
@@ -236,13 +236,13 @@ def test_a_forecast_beyond_the_sizes_measured_is_told():
         ({"level": [{"name": "any", "latency_s": 1e-6, "speed": 1}]}, "'speed' is not a key"),
     ],
 )
-def test_a_model_that_makes_no_sense_is_said(model, told):
+def test_a_model_that_makes_no_sense_is_reported(model, told):
     with pytest.raises(UsageError) as error:
         models.expected(model, summary_of(uniform()))
     assert told in error.value.what
 
 
-def test_a_model_that_says_nothing_about_these_links_is_said():
+def test_a_model_that_says_nothing_about_these_links_is_reported():
     assumed = {"level": [{"name": "same core", "latency_s": 1e-6}]}
     with pytest.raises(DataError, match="does not cover any measured link"):
         models.violations(summary_of(uniform()), assumed)

@@ -36,7 +36,7 @@ def test_all_is_every_mode_in_the_table_s_order(text):
     assert read_modes(text) == tuple(modes().values())
 
 
-def test_misspelt_mode_is_told_the_nearest_and_all_there_are():
+def test_misspelt_mode_is_refused_with_the_nearest_and_all_there_are():
     with pytest.raises(UsageError, match=r"no mode 'one_to_on' \(nearest: one_to_one\)") as told:
         read_modes("all_to_all,one_to_on")
     assert told.value.code == "net.unknown_mode"

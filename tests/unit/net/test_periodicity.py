@@ -158,7 +158,7 @@ def test_like_windows_are_homogeneous():
     assert np.mean(p <= 0.05) <= 0.12
 
 
-def test_a_change_of_level_and_a_change_of_spectrum_are_told_apart():
+def test_a_change_of_level_and_a_change_of_spectrum_are_distinguished():
     rng = np.random.default_rng(12)
     shifted = rng.lognormal(0, 0.3, (20, 64))
     shifted[10:] *= 1.5

@@ -7,7 +7,7 @@ import pytest
 
 from sonde.core.errors import UsageError
 from sonde.net import run
-from sonde.net.cells import FITTED
+from sonde.net.cells import MAX_FITTED
 from sonde.net.modes import modes, read_modes
 from sonde.net.plan import Plan, gap_for, read_pair, read_pairs
 
@@ -75,7 +75,7 @@ class TestRefusals:
         assert told.value.code == "net.too_few_ranks"
         assert "--ntasks 2" in told.value.hint
 
-    def test_unknown_rule_is_told_the_nearest(self):
+    def test_unknown_rule_is_refused_with_the_nearest(self):
         with pytest.raises(UsageError, match="nearest: fixed") as told:
             plan(rule="fixd:100")
         assert told.value.code == "core.bad_rule"
@@ -102,7 +102,7 @@ class TestSamples:
 
 
 class TestWords:
-    def test_every_option_of_the_probe_is_told(self):
+    def test_every_option_of_the_probe_is_reported(self):
         words = words_of(
             plan("one_to_one,all_to_all", rule="fixed:200", seed=7, gap_s=0.25, sizes=(0, 65536)), 2.5
         )
@@ -115,10 +115,10 @@ class TestWords:
         assert words["--budget-s"] == "2.5"
         assert words["--forward"] == "no"
 
-    def test_what_was_not_asked_for_is_not_told(self):
+    def test_what_was_not_asked_for_is_not_reported(self):
         assert not {"--value", "--pairs", "--inject-clock", "--inject-slow"} & set(words_of(plan()))
 
-    def test_pairs_are_told_as_they_are_typed(self):
+    def test_pairs_are_reported_as_they_are_typed(self):
         pairs = ((0, 1), (2, 3))
         text = words_of(plan(pairs=pairs))["--pairs"]
         assert text == "0-1,2-3"
@@ -165,7 +165,7 @@ class TestWarnings:
         assert self.codes(plan("bcast", sizes=(0, 8))) == ["net.empty_bcast"]
         assert self.codes(plan("bcast", sizes=(8,))) == []
 
-    def test_injected_errors_are_told_with_their_values(self):
+    def test_injected_errors_are_reported_with_their_values(self):
         made = plan(inject_slow="0:1:5e-6")
         assert self.codes(made) == ["net.injected"]
         assert "0:1:5e-6" in made.warnings()[0].evidence
@@ -241,7 +241,7 @@ class TestBudget:
     def test_a_short_budget_fits_as_many_cells_as_its_half_has_time_for(self, modes_asked):
         made = plan(modes_asked, sizes=tuple(range(0, 1000, 100)))
         most = run._fitted(made, 10.0)["fitted_at_most"]
-        assert run.FEWEST_FITTED < most < FITTED
+        assert run.FEWEST_FITTED < most < MAX_FITTED
         spent = run._reading(made, 10.0) + run.RESERVE_FIT_S * most * len(made.modes)
         assert 4 < spent <= 5
         assert run._fitted(made, 0.1) == {"fitted_at_most": run.FEWEST_FITTED}
@@ -273,7 +273,7 @@ class TestByClass:
         none = np.array([], int)
         assert unseen(SimpleNamespace(src=none, dst=none), 3) == [(0, 1), (0, 2), (1, 2)]
 
-    def test_links_that_the_first_pass_missed_are_told(self):
+    def test_links_that_the_first_pass_missed_are_reported(self):
         (warning,) = plan(labels={"unclassed_pairs": "0-1,2-3"}).warnings()
         assert warning.code == "net.unclassed_links"
         assert "2 links" in warning.evidence

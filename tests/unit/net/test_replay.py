@@ -46,7 +46,7 @@ def test_a_series_shorter_than_the_rule_asks_saves_nothing():
     assert said.decisions == {"proceed": 2}
 
 
-def test_the_cap_is_told_and_held():
+def test_the_cap_is_reported_and_held():
     (said,) = replay_all(constant(400), ["fixed:1000"], cap=100)
     assert said.n == 100
     assert said.decisions == {"cap": 2}

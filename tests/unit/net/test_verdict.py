@@ -221,7 +221,7 @@ class TestSoundness:
     def test_half_of_the_cells_must_have_converged(self, stopped, sound):
         assert verdict.sound(with_status(flat(), *[UNDECIDED] * stopped)) is sound
 
-    def test_nothing_converged_is_said_with_what_to_type_next(self):
+    def test_nothing_converged_is_reported_with_what_to_type_next(self):
         summary = undecided(0.03, rule="ci:1%", command="sonde net run --ntasks 4 --budget 30s -o a.nc")
         told = verdict.sentence(summary)
         assert "none of 12 cells converged" in told
@@ -298,7 +298,7 @@ class TestWarnings:
             named
         ]
 
-    def test_a_period_in_samples_alone_is_told_in_samples(self):
+    def test_a_period_in_samples_alone_is_reported_in_samples(self):
         p = np.full((3, 3, 2), np.nan)
         p[~np.eye(3, dtype=bool)] = 1e-9
         summary = flat().assign(cyclic_p=(("src", "dst", "size"), p))

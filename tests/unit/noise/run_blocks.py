@@ -11,7 +11,7 @@ import numpy as np
 
 from sonde import _core
 from sonde.core.blocks import BlockFile
-from sonde.noise.source_schema import BURST
+from sonde.noise.source.schema import BURST
 
 PAYLOAD = 4096
 FIELDS = [

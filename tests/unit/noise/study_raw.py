@@ -12,8 +12,8 @@ import xarray as xr
 from run_blocks import BEGAN_S, CALIBRATION, RunFile, placed, source_file
 
 from sonde import _core
-from sonde.noise.blocks import SCHEMA
-from sonde.noise.plan import OFF, Design, Plan, Variant
+from sonde.noise.detector.plan import OFF, Design, Plan, Variant
+from sonde.noise.detector.sealing import SCHEMA
 
 PITCH_S = 1.07
 SEED = 5

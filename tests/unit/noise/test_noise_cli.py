@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 import noise_runs
+from sonde.core.dataset_file import write_dataset
 from sonde.core.errors import Warning
 from sonde.core.launch import start as starts
 from sonde.core.launch.mpirun import Mpi, Mpirun
-from sonde.core.seal import write_dataset
 from sonde.core.units import parse_duration
-from sonde.noise import cli as noise_cli
-from sonde.noise import cli_studies
-from sonde.noise import run as runs
-from sonde.noise.blocks import SCHEMA
-from sonde.noise.cli import run, show
+from sonde.noise.cli import show
+from sonde.noise.detector import run as runs
+from sonde.noise.detector.cli import DEFAULT_BUDGET_S, run
+from sonde.noise.kinds import SCHEMA
+from sonde.noise.studies import cli as studies
 
 
 def dataset(path, raw, *warnings):
@@ -60,7 +60,7 @@ def test_of_several_files_everything_carries_its_name(found, few, tmp_path):
     assert f"b.nc: {WARNING.evidence}" in [warning.evidence for warning in outcome.warnings]
 
 
-def test_files_of_one_name_are_told_by_their_folders(few, tmp_path):
+def test_files_of_one_name_are_reported_by_their_folders(few, tmp_path):
     one, other = (dataset(tmp_path / folder / "a.nc", few) for folder in ("x", "y"))
     titles = [table.title for table in shown(one, other).tables]
     assert [sum(title.startswith(str(path)) for title in titles) for path in (one, other)] == [
@@ -79,9 +79,9 @@ def test_one_file_needs_no_name(few, tmp_path):
 @pytest.mark.parametrize(
     ("command", "default"),
     [
-        (run, noise_cli.DEFAULT_BUDGET_S),
-        (cli_studies.sensitivity, cli_studies.DEFAULT_BUDGET_S),
-        (cli_studies.stability, cli_studies.DEFAULT_BUDGET_S),
+        (run, DEFAULT_BUDGET_S),
+        (studies.sensitivity, studies.DEFAULT_BUDGET_S),
+        (studies.stability, studies.DEFAULT_BUDGET_S),
     ],
 )
 def test_the_help_says_the_default_budget(command, default):

@@ -24,7 +24,7 @@ class TestEnd:
     def test_incomplete(self):
         assert saved.end(Outcome("noise", "host", complete=False), measured()).exit is Exit.INCOMPLETE
 
-    def test_interrupted_is_told_first(self):
+    def test_interrupted_is_reported_first(self):
         outcome = saved.end(Outcome("noise", "host", "so far"), measured(interrupted=True))
         assert outcome.exit is Exit.INTERRUPTED
         assert outcome.verdict == "interrupted: so far"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from sonde.core import seal
+from sonde.core import run_folder, seal
 from sonde.core.layout import SealedFile
 from sonde.power.recording.run_record import Recorder
 from sonde.power.recording.schema import NAME
@@ -56,7 +56,7 @@ def report(at_ns: int, **more) -> ClusterSample:
 def recorded(folder: Path, samples, events=(), nodes=("n1", "n2")) -> SealedFile:
     """Sealed as `sonde power run` seals it. events: (who, what), seen at the end."""
     run_dir = folder / "a.run"
-    seal.start_run(
+    run_folder.start(
         run_dir,
         room="power",
         schema=NAME,

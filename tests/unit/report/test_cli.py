@@ -46,7 +46,7 @@ def test_json_names_the_report(lab, dataset, here, capsys):
     assert told["complete"] is True
 
 
-def test_an_incomplete_dataset_is_told(lab, dataset, capsys):
+def test_an_incomplete_dataset_is_reported(lab, dataset, capsys):
     _, out, _ = run(capsys, dataset(complete=0), "--json")
     assert json.loads(out)["complete"] is False
 
@@ -95,7 +95,7 @@ def test_static_figures_of_several_datasets_have_a_folder_each(lab, dataset, her
         (["TEXT"], Exit.ENVIRONMENT, "is not NetCDF"),
     ],
 )
-def test_bad_input_is_told_and_writes_nothing(words, code, said, lab, dataset, here, capsys):
+def test_bad_input_is_reported_and_writes_nothing(words, code, said, lab, dataset, here, capsys):
     ok = dataset()
     (here / "text.nc").write_text("not a dataset at all, but more than forty-eight bytes of text")
     before = ok.read_bytes()

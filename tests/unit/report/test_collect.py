@@ -52,7 +52,7 @@ def test_what_ran_and_on_what_machine_come_from_the_root_and_env(lab, dataset):
     }
 
 
-def test_warnings_of_file_and_room_are_told_once(lab, dataset):
+def test_warnings_of_file_and_room_are_reported_once(lab, dataset):
     one = dataset("a.nc", (("net.oversubscribed", "8 ranks on 2 cores", "ask for fewer"),))
     two = dataset(
         "b.nc", (("net.oversubscribed", "8 ranks on 2 cores", "ask for fewer"), ("core.governor", "x", ""))
@@ -70,7 +70,7 @@ def test_a_warning_of_one_of_several_datasets_says_whose_it_is(lab, dataset):
     assert collected(dataset("c.nc", (shared,))).told_by == {}
 
 
-def test_memory_is_told_in_three_digits(lab, dataset):
+def test_memory_is_reported_in_three_digits(lab, dataset):
     assert collected(dataset(memory_b=25276502016)).machine["Memory"] == "23.5 GiB"
 
 
@@ -101,7 +101,7 @@ def test_the_machine_begins_with_what_is_asked_first_and_ends_with_what_is_not_k
 
 
 @pytest.mark.parametrize(("kept", "told"), [(1, "yes"), (0, "no")])
-def test_truths_are_told_as_yes_and_no(lab, dataset, kept, told):
+def test_truths_are_reported_as_yes_and_no(lab, dataset, kept, told):
     report = collected(dataset(oversubscribed=kept, complete=kept))
     assert report.machine["Oversubscribed"] == told
     assert report.runs[0]["complete"] == told
@@ -125,7 +125,7 @@ def test_the_headline_tells_when_the_runs_began_not_when_the_page_was_made(lab, 
     assert report.measured_utc == "2026-11-20 21:47 UTC to 2026-11-21 03:04 UTC"
 
 
-def test_what_means_nothing_of_a_run_is_not_told(lab, dataset):
+def test_what_means_nothing_of_a_run_is_not_reported(lab, dataset):
     with core_dataset.open(dataset()) as tree:
         made = collect.section("a.nc", tree)
         assert "seed" in collect.run("a.nc", tree, made)

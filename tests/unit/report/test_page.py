@@ -55,12 +55,12 @@ def test_anchors_are_unique_and_safe():
         ("_s", 3, (" s", "3")),
     ],
 )
-def test_evidence_is_told_in_its_unit(key, value, told):
+def test_evidence_is_reported_in_its_unit(key, value, told):
     ((name, text),) = page.evidence(Finding("code", "text", {key: value}))
     assert (name, text.replace("\u00a0", " ")) == told
 
 
-def test_methods_are_told_once():
+def test_methods_are_reported_once():
     a, b = Method("median", "x", "y"), Method("links", "x")
     assert page.merge_methods([[a, b], [Method("median", "other")], []]) == [a, b]
 

@@ -3,7 +3,8 @@ import itertools
 import pytest
 
 from sonde.report import palette
-from sonde.report.render_html import TEMPLATE, tokens
+from sonde.report.render_html.document import TEMPLATE
+from sonde.report.render_html.theme import tokens
 
 
 def test_contrast_of_black_and_white_is_21():

@@ -7,6 +7,7 @@ import report_demo as demo
 from sonde.core.errors import DataError
 from sonde.core.figure import Axis, Figure, Kind, Slider
 from sonde.report import prepare
+from sonde.report.prepare import curves, limits
 
 
 def figure(kind, data, axes=None, controls=()):
@@ -96,14 +97,14 @@ def test_matrix_comes_in_the_unit_of_its_data_and_in_any_order_of_dims():
     assert np.isnan(plain.frames[0][1, 1])
 
 
-def test_everything_else_known_of_a_cell_is_told():
+def test_everything_else_known_of_a_cell_is_reported():
     m = prepare.matrix(demo.matrix(4))
-    assert [t.label for t in m.told] == ["95 % interval from", "to", "samples", "effective samples"]
-    assert m.told[0].unit == "s"
+    assert [t.label for t in m.extras] == ["95 % interval from", "to", "samples", "effective samples"]
+    assert m.extras[0].unit == "s"
     assert m.rows.facts == [("host", ["n001", "n001", "n002", "n002"])]
 
 
-def test_facts_that_are_empty_for_every_rank_are_not_told():
+def test_facts_that_are_empty_for_every_rank_are_not_reported():
     data = demo.dataset(4, demo.SIZES)
     data["src_host"] = ("row", ["", "", "", ""], {"long_name": "host"})
     f = demo.matrix(4)
@@ -121,7 +122,7 @@ def test_labels_begin_with_a_capital_and_symbols_stay(text, shown):
 
 
 def test_a_large_matrix_becomes_blocks_that_keep_the_slow_pair(monkeypatch):
-    monkeypatch.setattr(prepare, "CELLS", 64 * 64)
+    monkeypatch.setattr(limits, "CELLS", 64 * 64)
     m = prepare.matrix(demo.matrix(128, (1024,)))
     assert m.block == 2
     assert m.frames[0].shape == (64, 64)
@@ -129,12 +130,12 @@ def test_a_large_matrix_becomes_blocks_that_keep_the_slow_pair(monkeypatch):
     assert np.nanmax(m.frames[0]) == pytest.approx(worst * m.value.factor)
     assert m.rows.each[3] == "6–7"
     assert m.rows.facts[0][1][3] == "n001"
-    assert [t.label for t in m.told] == ["smallest in the block", "largest in the block"]
+    assert [t.label for t in m.extras] == ["smallest in the block", "largest in the block"]
     assert "blocks of 2 × 2" in m.notes[0]
 
 
 def test_counts_of_states_are_of_cells_even_where_blocks_are_drawn(monkeypatch):
-    monkeypatch.setattr(prepare, "CODES", 8 * 8 * 8)
+    monkeypatch.setattr(limits, "CODES", 8 * 8 * 8)
     m = prepare.matrix(demo.status(32))
     assert m.block == 4
     assert sum(m.counts[0]) == 32 * 31
@@ -148,9 +149,9 @@ def test_codes_beyond_the_labels_are_named_by_their_number():
 
 
 def test_extras_that_are_too_many_are_left_out_and_named(monkeypatch):
-    monkeypatch.setattr(prepare, "EXTRAS", 2 * 4 * 4 * len(demo.SIZES))
+    monkeypatch.setattr(limits, "EXTRAS", 2 * 4 * 4 * len(demo.SIZES))
     m = prepare.matrix(demo.matrix(4))
-    assert [t.label for t in m.told] == ["95 % interval from", "to"]
+    assert [t.label for t in m.extras] == ["95 % interval from", "to"]
     assert "samples, effective samples" in m.notes[0]
 
 
@@ -177,14 +178,14 @@ def test_epochs_alternate_in_tone_and_are_not_joined():
 def test_each_epoch_shows_its_median_where_it_lies():
     y = [1.0, 2.0, 9.0, 4.0, 5.0, 7.0, 8.0]
     middle = prepare.chart(chart_of(y, [0, 0, 0, -1, 1, 1, 1])).frames[0][-1]
-    assert (middle.style, middle.key) == ("middle", prepare.MIDDLE)
+    assert (middle.style, middle.key) == ("middle", curves.MIDDLE)
     np.testing.assert_array_equal(middle.x, [1, 5])
     np.testing.assert_array_equal(middle.y, [2, 7])
 
 
 def test_one_epoch_and_very_many_have_no_medians():
     assert prepare.chart(chart_of([1.0, 2.0], [0, 0])).frames[0][-1].x.size == 0
-    n = prepare.MIDDLES + 1
+    n = limits.MIDDLES + 1
     assert prepare.chart(chart_of(np.ones(n), np.arange(n))).frames[0][-1].x.size == 0
 
 
@@ -198,7 +199,7 @@ def test_a_long_series_is_thinned_keeps_its_extremes_and_says_so():
     c = prepare.chart(chart_of(y, group))
     drawn = np.concatenate([k.y for k in c.frames[0]])
     drawn = drawn[np.isfinite(drawn)]
-    assert drawn.size < 2 * prepare.POINTS
+    assert drawn.size < 2 * limits.POINTS
     assert drawn.max() == pytest.approx(y.max() * c.y.factor)
     assert drawn.min() == pytest.approx(y.min() * c.y.factor)
     assert "smallest and the largest of every 50 samples" in c.notes[0]
@@ -211,7 +212,7 @@ def test_many_frames_share_one_budget_of_points():
     )
     c = prepare.chart(f)
     assert len(c.frames) == 300
-    assert sum(k.x.size for frame in c.frames for k in frame) <= 2 * prepare.ALL_POINTS
+    assert sum(k.x.size for frame in c.frames for k in frame) <= 2 * limits.ALL_POINTS
 
 
 def test_the_bulk_is_of_all_samples_not_of_the_drawn_ones():
@@ -315,7 +316,7 @@ def test_a_distribution_keeps_its_style_and_its_order():
     measured, fitted = c.frames[0]
     assert (measured.style, fitted.style) == ("steps", "line")
     assert (np.diff(measured.y) >= 0).all()
-    assert measured.x.size <= prepare.STEPS
+    assert measured.x.size <= limits.STEPS
 
 
 def test_leaves_that_stand_for_several_things_are_drawn():
@@ -353,8 +354,8 @@ def test_a_dendrogram_of_thousands_of_leaves_shows_its_upper_branches():
     links = hierarchy.linkage(np.random.default_rng(0).normal(size=(3000, 1)), "single")
     tree = prepare.dendrogram(figure(Kind.DENDROGRAM, xr.Dataset({"merge": (("link", "part"), links)})))
     names, branches = tree.frames[0]
-    assert len(names) == prepare.LEAVES
-    assert len(branches) == prepare.LEAVES - 1
+    assert len(names) == limits.LEAVES
+    assert len(branches) == limits.LEAVES - 1
     assert tree.notes == ["3000 leaves: only the uppermost 60 branches are drawn."]
 
 
@@ -383,8 +384,8 @@ def test_a_spectrogram_is_thinned_to_tiles_that_say_so():
     power = np.random.default_rng(0).exponential(size=(5000, 513))
     data = xr.Dataset({"power": (("x", "frequency"), power)})
     f = prepare.spectrogram(figure(Kind.SPECTROGRAM, data, {"power": Axis("power", log=True)}))
-    assert f.frames[0].shape[0] <= prepare.TILES[0]
-    assert f.frames[0].shape[1] <= prepare.TILES[1]
+    assert f.frames[0].shape[0] <= limits.TILES[0]
+    assert f.frames[0].shape[1] <= limits.TILES[1]
     assert f.frames[0].shape == (f.xs.size, f.ys.size)
     assert np.nanmax(f.frames[0]) == power.max()
     assert "each tile shows its largest" in f.notes[0]
@@ -445,7 +446,7 @@ def test_frames_run_with_the_last_control_fastest():
     assert prepare.start_frame(f) == 5
 
 
-def test_small_figures_are_told_as_numbers_too():
+def test_small_figures_are_reported_as_numbers_too():
     table = prepare.numbers(demo.matrix(4))
     assert table is not None
     assert list(table.columns) == ["Sender (rank) \\ Receiver (rank)", "0", "1", "2", "3"]
@@ -506,12 +507,12 @@ def test_an_icicle_comes_parents_first_and_knows_what_is_in_a_node_itself():
     assert tree.parents == [-1, 0, 1, 0, 1]
     assert (tree.levels, tree.depth) == ([0, 1, 2, 1, 2], 3)
     np.testing.assert_allclose(tree.own(0), [0, 0.125, 0.5, 0.25, 0.125])
-    assert [told.label for told in tree.told] == ["calls", "bytes"]
-    assert tree.told[0].unit == "", "1 is udunits' name for none"
+    assert [extra.label for extra in tree.extras] == ["calls", "bytes"]
+    assert tree.extras[0].unit == "", "1 is udunits' name for none"
 
 
 def test_an_icicle_of_very_many_nodes_shows_its_largest_and_says_so(monkeypatch):
-    monkeypatch.setattr(prepare, "NODES", 3)
+    monkeypatch.setattr(limits, "NODES", 3)
     tree = prepare.icicle(demo.icicle())
     assert tree.labels == ["all calls", "write", "pwrite"]
     assert tree.notes == ["5 nodes: the largest 3 are drawn."]
@@ -543,7 +544,7 @@ def test_stretches_of_an_area_hold_until_the_next_and_the_last_as_long_as_the_on
 
 
 def test_a_long_area_becomes_means_that_keep_its_sum(monkeypatch):
-    monkeypatch.setattr(prepare, "STRETCHES", 50)
+    monkeypatch.setattr(limits, "STRETCHES", 50)
     long = demo.areas(1010)
     s = prepare.stack(long)
     assert s.edges is not None
@@ -563,7 +564,7 @@ def test_of_very_many_bars_the_highest_neighbours_are_drawn():
     assert s.frames[0].shape == (2, 125)
 
 
-def test_stacks_and_icicles_are_told_as_numbers_where_they_are_small():
+def test_stacks_and_icicles_are_reported_as_numbers_where_they_are_small():
     table = prepare.numbers(demo.columns())
     assert table is not None
     assert table.columns == ["Rank", "system, ms", "library, ms"]

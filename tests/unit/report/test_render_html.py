@@ -9,6 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 import xarray as xr
+from markupsafe import Markup
 
 import report_demo as demo
 from sonde.core.errors import DataError, Finding
@@ -17,6 +18,8 @@ from sonde.core.printable import printable
 from sonde.core.section import Section
 from sonde.report import page, palette, prepare, render_html, scale
 from sonde.report.page import Report
+from sonde.report.prepare import curves
+from sonde.report.render_html import document, hierarchies, packing, texts, theme
 
 ALL = [
     demo.matrix(4),
@@ -82,7 +85,7 @@ def light(node):
     if isinstance(node, list):
         return [light(v) for v in node]
     if isinstance(node, str) and node.startswith("@"):
-        return "sans-serif" if node == "@font" else render_html.tokens()["light"][node[1:]]
+        return "sans-serif" if node == "@font" else theme.tokens()["light"][node[1:]]
     return node
 
 
@@ -94,7 +97,7 @@ def plotly(drawn, frame=None):
 
 
 def without_library(text):
-    return text.replace(render_html._script(render_html.plotly_js())[0], "")
+    return text.replace(texts.script(document.plotly_js())[0], "")
 
 
 @pytest.fixture(scope="module")
@@ -131,20 +134,20 @@ def test_every_kind_is_tested():
     ],
 )
 def test_arrays_are_packed_small_and_read_back_as_they_were(values, dtype):
-    packed = render_html.pack(np.array(values))
+    packed = packing.pack(np.array(values))
     assert packed["dtype"] == dtype
     np.testing.assert_allclose(unpacked(packed), values, rtol=1e-6)
 
 
 def test_a_matrix_keeps_its_shape():
     a = np.arange(6.0).reshape(2, 3) + 0.5
-    np.testing.assert_array_equal(unpacked(render_html.pack(a)), a)
+    np.testing.assert_array_equal(unpacked(packing.pack(a)), a)
 
 
-def test_positions_that_single_precision_would_merge_are_kept_in_double():
+def test_positions_that_single_precision_would_merge_are_preserved_in_double():
     fine = 1e5 + np.arange(100) * 1e-4
-    assert render_html.pack_axis(fine)["dtype"] == "f8"
-    assert render_html.pack_axis(np.linspace(0.5, 1.5, 100))["dtype"] == "f4"
+    assert packing.pack_axis(fine)["dtype"] == "f8"
+    assert packing.pack_axis(np.linspace(0.5, 1.5, 100))["dtype"] == "f4"
 
 
 def test_the_slider_changes_what_is_drawn():
@@ -168,7 +171,7 @@ def test_epochs_are_two_traces_in_two_tones_under_their_median():
     spec = render_html.draw(demo.series()).spec
     tones = [trace["line"]["color"] for trace in spec["traces"]]
     assert tones == ["@s0", "@p0", "@ink", "@ink"]
-    assert [t["name"] for t in spec["traces"] if t["showlegend"]] == [prepare.MIDDLE]
+    assert [t["name"] for t in spec["traces"] if t["showlegend"]] == [curves.MIDDLE]
 
 
 def series_of(n, **more):
@@ -388,7 +391,7 @@ def test_hostile_text_stays_text(benign, text):
 
 @pytest.mark.parametrize("text", demo.HOSTILE)
 def test_hostile_text_inside_a_specification_ends_no_script(text):
-    embedded = render_html.embed({"a": [text]})
+    embedded = texts.embed({"a": [text]})
     assert "<" not in embedded
     assert json.loads(embedded) == {"a": [printable(text)]}
 
@@ -568,13 +571,13 @@ def test_a_caption_may_have_paragraphs():
     ],
 )
 def test_options_to_type_are_not_broken_over_lines(text, kept):
-    made = render_html.options(text)
+    made = texts.options(text)
     assert re.findall(r'<span class="nobreak">(.*?)</span>', made) == kept
     assert re.sub(r"</?span[^>]*>", "", made) == text
 
 
 def test_options_are_still_escaped():
-    assert "<b>" not in render_html.options("<b> --budget 5min <b>")
+    assert "<b>" not in texts.options("<b> --budget 5min <b>")
 
 
 def shaded() -> Figure:
@@ -593,7 +596,7 @@ def test_shaded_ground_lies_behind_everything_and_the_legend_names_it():
     drawn = plotly(render_html.draw(shaded()))
     (shape,) = drawn["layout"]["shapes"]
     assert (shape["type"], shape["x0"], shape["x1"], shape["layer"]) == ("rect", 1.0, 1.5, "below")
-    assert shape["fillcolor"] == render_html.tokens()["light"]["band"]
+    assert shape["fillcolor"] == theme.tokens()["light"]["band"]
     assert drawn["layout"]["showlegend"]
     assert drawn["data"][-1]["name"] == "agent &lt;on&gt;"
     assert all(
@@ -602,7 +605,7 @@ def test_shaded_ground_lies_behind_everything_and_the_legend_names_it():
 
 
 def test_a_number_is_not_parted_from_its_unit():
-    told = str(render_html.options("1.2 % in 15.1 s, p = 0.1; 1.0 KiB of 3 ranks, 2 sets"))
+    told = str(texts.options("1.2 % in 15.1 s, p = 0.1; 1.0 KiB of 3 ranks, 2 sets"))
     assert told == "1.2\u00a0% in 15.1\u00a0s, p = 0.1; 1.0\u00a0KiB of 3 ranks, 2 sets"
 
 
@@ -612,7 +615,7 @@ def test_an_icicle_hands_on_what_is_in_each_node_itself_and_its_colours():
     assert trace["labels"] == ["all calls", "write", "pwrite", "read", "fsync"]
     assert trace["parents"] == ["", "0", "1", "0", "1"]
     np.testing.assert_allclose(unpacked(trace["values"]), [0, 0.125, 0.5, 0.25, 0.125])  # sums are plotly's
-    light = render_html.tokens()["light"]
+    light = theme.tokens()["light"]
     assert trace["marker"]["colors"] == [light[name] for name in ("hole", "s0", "s1", "s0", "s1")]
     assert trace["textfont"]["color"] == [light[name] for name in ("ink", "on-s0", "on-s1", "on-s0", "on-s1")]
     assert [hue["label"] for hue in drawn.spec["hues"]] == ["library", "system"]
@@ -626,7 +629,7 @@ def test_the_tip_of_a_node_tells_what_is_known_of_it_and_no_more():
 
 
 def test_a_deep_icicle_says_how_much_of_it_is_shown_at_once():
-    n = render_html.DEEP + 8
+    n = hierarchies.DEEP + 8
     chain = {"parent": np.arange(n) - 1, "value": np.full(n, 2.0), "label": [str(k) for k in range(n)]}
     drawn = render_html.draw(
         Figure("f", "", "", Kind.ICICLE, xr.Dataset({k: ("node", v) for k, v in chain.items()}))
@@ -654,11 +657,11 @@ def test_names_of_nodes_and_parts_are_no_markup():
 
 
 def test_every_fill_has_ink_to_be_read_on_it():
-    for theme in render_html.tokens().values():
+    for colours in theme.tokens().values():
         for hue in range(2 * len(palette.LIGHT)):
-            fill = render_html._fill(hue)
-            assert palette.contrast(theme[fill], theme[f"on-{fill}"]) >= 4.4
-    assert len({render_html._fill(hue) for hue in range(12)}) == 12
+            fill = theme.fill(hue)
+            assert palette.contrast(colours[fill], colours[f"on-{fill}"]) >= 4.4
+    assert len({theme.fill(hue) for hue in range(12)}) == 12
 
 
 def test_areas_stand_upon_each_other_and_hold_until_the_next():
@@ -671,7 +674,7 @@ def test_areas_stand_upon_each_other_and_hold_until_the_next():
     np.testing.assert_allclose(x, np.append(truth["x"].values, 0.1) * 1e3, rtol=1e-6)
     np.testing.assert_allclose(y[:-1], truth["y"].values[0, :, 1], rtol=1e-6)
     assert y[-1] == y[-2], "the last stretch has an end"
-    light = render_html.tokens()["light"]
+    light = theme.tokens()["light"]
     assert [t["fillcolor"] for t in figure["data"]] == [light["p1"], light["s0"]]
     assert figure["layout"]["legend"]["traceorder"] == "reversed"
 
@@ -730,8 +733,8 @@ def test_an_icicle_can_be_walked_by_keys_and_says_so():
 def test_what_turns_or_hides_text_is_shown_by_its_number():
     name = "n1\u202egnp\u2028\x1b[31m\u200b"
     visible = "n1\\u202egnp\\u2028\\x1b[31m\\u200b"
-    assert json.loads(str(render_html.embed({name: [name, 1.5, None, (name,)]}))) == {
+    assert json.loads(str(texts.embed({name: [name, 1.5, None, (name,)]}))) == {
         visible: [visible, 1.5, None, [visible]]
     }
-    assert str(render_html.options(f"{name} --budget 5min")).startswith(visible)
-    assert render_html.shown(render_html.Markup("<b>")) == "<b>"
+    assert str(texts.options(f"{name} --budget 5min")).startswith(visible)
+    assert texts.shown(Markup("<b>")) == "<b>"

@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from sonde import _core
-from sonde.core import seal
+from sonde.core import run_folder, seal
 from sonde.core.layout import SealedFile
 from sonde.store.plan import VARIANTS, Plan, Variant
 from sonde.store.schema import BURST, VERDICT
@@ -116,7 +116,7 @@ def sealed(
 ) -> SealedFile:
     """A whole dataset, <folder>/<name>.nc."""
     run_dir = folder / f"{name}.run"
-    seal.start_run(
+    run_folder.start(
         run_dir,
         room="store",
         schema="store/1",

@@ -91,7 +91,7 @@ def test_the_hint_names_the_forms_that_are_taken():
     assert told.value.hint == "write SPACE/TABLE"
 
 
-def test_a_space_that_is_too_long_is_told_with_its_limit():
+def test_a_space_that_is_too_long_is_reported_with_its_limit():
     assert parse(f"kv:{'s' * 63}/a").space == b"s" * 63
     assert parse(f"item:{'s' * 70}/a").space == b"s" * 70
     for text in (f"kv:{'s' * 70}/a", f"object:{'s' * 64}/a", f"{'s' * 62}%C3%A4/a"):

@@ -62,7 +62,7 @@ def test_other_advice_is_left_as_it_is(monkeypatch):
     assert caught.value.hint == "is the host up?"
 
 
-def test_a_batch_that_is_late_is_told_with_the_option_that_was_typed(monkeypatch):
+def test_a_batch_that_is_late_is_reported_with_the_option_that_was_typed(monkeypatch):
     monkeypatch.setattr(client, "Client", lambda *_: nullcontext())
     with pytest.raises(errors.TimedOut) as caught, where(2.0).open(("kv",)):
         raise errors.TimedOut("store.timed_out", "late", "see its log; or raise timeout_s")

@@ -64,7 +64,7 @@ def test_all_below_a_folder_are_removed(client):
     assert [entry["address"] for entry in listed(client, "hdf5:")] == ["hdf5:/b.h5"]
 
 
-def test_one_that_is_not_there_is_told_by_its_name(client):
+def test_one_that_is_not_there_is_reported_by_its_name(client):
     with pytest.raises(errors.NotFound, match=r"there is no hdf5:/none\.h5") as told:
         transfer.stat(client, parse("hdf5:/none.h5"))
     assert "sonde store ls hdf5:" in told.value.hint
@@ -100,7 +100,7 @@ def test_a_new_item_that_cannot_be_finished_is_removed_again(client):
 
 
 @pytest.mark.parametrize("error", [errors.Unreachable("store.disconnected", "gone"), KeyboardInterrupt()])
-def test_an_item_whose_put_was_cut_off_is_told_apart(client, error):
+def test_an_item_whose_put_was_cut_off_is_distinguished(client, error):
     with pytest.raises(SondeError):
         put_item(client, cut_short(error))
     assert [(one["bytes"], one["complete"]) for one in listed(client, "item:c", long=True)] == [(1000, False)]

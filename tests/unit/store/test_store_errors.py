@@ -21,7 +21,7 @@ from sonde.store import errors
     ],
 )
 def test_a_code_chooses_the_exception(code, kind):
-    error = errors.made(code, "what failed", "what to type")
+    error = errors.from_code(code, "what failed", "what to type")
     assert isinstance(error, kind)
     assert isinstance(error, SondeError)
     assert (error.code, error.what, error.hint) == (code, "what failed", "what to type")
@@ -29,8 +29,8 @@ def test_a_code_chooses_the_exception(code, kind):
 
 
 def test_usage_errors_and_others_exit_differently():
-    assert errors.made("store.bad_address", "x").exit == Exit.USAGE
-    assert errors.made("store.io_error", "x").exit == Exit.ENVIRONMENT
+    assert errors.from_code("store.bad_address", "x").exit == Exit.USAGE
+    assert errors.from_code("store.io_error", "x").exit == Exit.ENVIRONMENT
 
 
 def test_a_status_brings_its_hint():

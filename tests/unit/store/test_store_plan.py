@@ -45,7 +45,7 @@ EVERY = choose_variants((), ["tcp", "ofi-msg", "ofi-rdm", "ofi-rma"])
 
 
 class TestCases:
-    def test_a_size_beyond_any_operation_is_told_with_the_true_limit(self):
+    def test_a_size_beyond_any_operation_is_reported_with_the_true_limit(self):
         assert OperationSizes.largest == MAX_BYTES
         assert OperationSizes().read("1GiB") == (MAX_BYTES,)
         with pytest.raises(UsageError, match="allowed: up to 1 GiB"):
@@ -182,7 +182,7 @@ class TestVariants:
             read_variant(text)
         assert told.value.code == "store.bad_variant"
 
-    def test_a_misspelt_option_is_told_with_the_nearest(self):
+    def test_a_misspelt_option_is_reported_with_the_nearest(self):
         with pytest.raises(UsageError, match="nearest: nodelay"):
             read_variant("x=tcp,nodelya=no")
 
@@ -232,7 +232,7 @@ class TestPlan:
         (plain,) = choose_variants(("plain",), [])
         assert plain.takes(Case("kv", "put", 64))
 
-    def test_what_is_left_out_is_told_with_a_budget_that_has_time_for_it(self):
+    def test_what_is_left_out_is_reported_with_a_budget_that_has_time_for_it(self):
         cases = default_cases()
         few = fitting(cases, EVERY, 5.0)
         plan = Plan(EVERY, tuple(few), left_out=tuple(cases[len(few) :]))
@@ -299,7 +299,7 @@ class TestHopeless:
         cells = len(variants) * len(cases)
         assert without_hopeless(variants, cases, measuring_s(budget_s - 1, cells))[1] == []
 
-    def test_what_no_budget_is_enough_for_is_said(self):
+    def test_what_no_budget_is_enough_for_is_reported(self):
         huge = Case("object", "write", 4096, 100_000)
         _, (warning,) = without_hopeless(self.of("tcp", "thesis"), [huge], 3600.0)
         assert "--budget" not in warning.hint

@@ -51,7 +51,7 @@ def run_dir(tmp_path) -> Path:
 
 
 class TestBackends:
-    def test_with_null_keys_are_kept_in_memory_all_the_same(self):
+    def test_with_null_keys_are_preserved_in_memory_all_the_same(self):
         all_there = HAS | {"db": ["null", "memory", "sqlite"]}
         assert backends_of("null", all_there) == {"data": "null", "kv": "memory", "db": "memory"}
         assert backends_of("posix+lmdb", all_there)["db"] == "sqlite,path={}/tables"
@@ -63,7 +63,7 @@ class TestBackends:
         with pytest.raises(UsageError, match="nearest: memory"):
             backends_of("memroy", HAS)
 
-    def test_what_this_build_lacks_is_said(self):
+    def test_what_this_build_lacks_is_reported(self):
         with pytest.raises(UsageError, match="no backend rocksdb") as told:
             backends_of("posix+rocksdb", HAS)
         assert told.value.code == "store.unknown_backend"
@@ -197,7 +197,7 @@ class TestServers:
         assert told.value.code == "store.server_failed"
         assert servers._children[0].poll() is not None
 
-    def test_one_that_dies_meanwhile_is_told_once(self, server, run_dir):
+    def test_one_that_dies_meanwhile_is_reported_once(self, server, run_dir):
         server(SERVER)
         died: list[SondeError] = []
         heard = threading.Event()
@@ -320,7 +320,7 @@ class TestWatched:
             "store.server_silent",
         ]
 
-    def test_cases_that_failed_though_the_server_answers_stay_told(self):
+    def test_cases_that_failed_though_the_server_answers_stay_reported(self):
         listener, servers = Listener(NullProgress()), Servers(0, {}, print, ["n1:1"])
         with watched(listener, lambda _: True, servers, time.monotonic() + 1000):
             listener.take(self.failed(1))

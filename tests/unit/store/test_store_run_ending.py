@@ -78,7 +78,7 @@ def test_one_that_ignores_everything_is_killed_without_any_ctrl_c(monkeypatch):
         assert process.returncode == -signal.SIGKILL
 
 
-def test_one_that_is_stopped_is_told_of_and_woken():
+def test_one_that_is_stopped_is_reported_of_and_woken():
     came, said = [int(signal.SIGINT)], []
 
     def say(line: str) -> None:

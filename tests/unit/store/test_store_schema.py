@@ -10,7 +10,7 @@ import pytest
 from bench_runs import EPOCH_LENGTH, burst, made, sealed, variants, verdict, write
 
 import sonde
-from sonde.core import seal
+from sonde.core import run_folder, seal
 from sonde.core.errors import DataError
 from sonde.core.status import CONVERGED, NOT_MEASURED, UNDECIDED
 from sonde.store.plan import VARIANTS, Case, Plan
@@ -129,7 +129,7 @@ class TestSealing:
         from sonde import _core
 
         run_dir = tmp_path / "a.run"
-        seal.start_run(run_dir, room="store", schema="store/1", attrs={}, plan=plan().document())
+        run_folder.start(run_dir, room="store", schema="store/1", attrs={}, plan=plan().document())
         head = json.dumps({"fields": [["kind", "<u4", []]], "schema": "net/1"})
         writer = _core.BlockWriter(str(run_dir / "rank-00000.blk"), head, 4, 8)
         writer.close()
@@ -139,7 +139,7 @@ class TestSealing:
 
     def test_two_files_are_one_too_many(self, tmp_path):
         run_dir = tmp_path / "a.run"
-        seal.start_run(run_dir, room="store", schema="store/1", attrs={}, plan=plan().document())
+        run_folder.start(run_dir, room="store", schema="store/1", attrs={}, plan=plan().document())
         for name in ("rank-00000.blk", "rank-00001.blk"):
             write(run_dir / name, plan(), made(plan(), level, 1))
         with pytest.raises(DataError) as told:
@@ -158,7 +158,7 @@ class TestSealing:
 class TestSlowOnPurpose:
     CASES = (Case("object", "write", 4096), Case("object", "write", 4096, 10_000))
 
-    def test_a_cell_without_data_leaves_the_run_complete_but_is_told(self, tmp_path):
+    def test_a_cell_without_data_leaves_the_run_complete_but_is_reported(self, tmp_path):
         few = Plan((VARIANTS["tcp"], VARIANTS["thesis"]), self.CASES)
         file = sealed(tmp_path, few, made(few, lambda v, c, e: 1e-5, 8, skip=[(1, 1)]))
         assert file.complete

@@ -66,7 +66,7 @@ class TestLessons:
             (4096, "ofi-rdm"),
         ]
 
-    def test_what_plain_tcp_costs_is_told_apart_for_batches(self, summary):
+    def test_what_plain_tcp_costs_is_distinguished_for_batches(self, summary):
         (plain,) = [lesson for lesson in verdict.lessons(summary) if lesson["code"] == "store.plain_tcp"]
         assert "40" in plain["text"]
         assert "times as slow as tcp in single operations" in plain["text"]
@@ -100,7 +100,7 @@ class TestLessons:
         assert not [one for one in verdict.lessons(found) if one["code"] == "store.against_raw_ofi"]
         figures.by_size(found)  # and yet is drawn
 
-    def test_a_run_from_before_there_was_that_limit_is_still_told(self, summary):
+    def test_a_run_from_before_there_was_that_limit_is_still_reported(self, summary):
         old = summary.drop_vars([name for name in summary if "raw_ofi" in name])
         assert {row["ratio_to_raw_ofi"] for row in verdict.rows(old)} == {None}
         assert [one["code"] for one in verdict.lessons(old)] == [
@@ -137,7 +137,7 @@ class TestLessons:
         assert text.endswith("was slower than objects over tcp in 2 of 2 cases, so it is not a limit there")
         assert "reach" not in text
 
-    def test_without_objects_the_client_with_the_most_data_is_told_of(self, tmp_path):
+    def test_without_objects_the_client_with_the_most_data_is_reported_of(self, tmp_path):
         keys = Plan(
             variants("tcp", "ofi-rdm"), (Case("db", "query", 64), *(Case("kv", "get", s) for s in (64, 4096)))
         )
@@ -191,7 +191,7 @@ class TestLessons:
         (lesson,) = verdict.lessons(found)
         assert lesson["text"].startswith("best for writes of objects at 4 KiB: u, 2.0")
 
-    def test_who_is_not_told_apart_from_the_best_is_named_beside_it(self, tmp_path):
+    def test_who_is_not_distinguished_from_the_best_is_named_beside_it(self, tmp_path):
         few = Plan(variants("tcp", "ofi-msg", "ofi-rma"), CASES[:1])
         found = summary_of(tmp_path, few, made(few, lambda v, c, e: (2e-5, 1e-5, 1e-5)[v], 20))
         (lesson,) = verdict.lessons(found)
@@ -341,7 +341,7 @@ class TestDegenerate:
     def nothing(self, tmp_path):
         return summary_of(tmp_path, plan(), np.zeros(0, made(plan(), level, 1).dtype))
 
-    def test_nothing_measured_is_said_and_drawn_nowhere(self, nothing):
+    def test_nothing_measured_is_reported_and_drawn_nowhere(self, nothing):
         assert verdict.sentence(nothing) == "Nothing was measured."
         assert verdict.rows(nothing) == []
         assert verdict.lessons(nothing) == []
@@ -493,7 +493,7 @@ class TestLimits:
             limits.diff(summary, summary_of(tmp_path, other, made(other, lambda v, c, e: 1e-5, 3)))
         assert told.value.code == "store.not_comparable"
 
-    def test_another_provider_under_the_same_name_is_told(self, summary, tmp_path):
+    def test_another_provider_under_the_same_name_is_reported(self, summary, tmp_path):
         again = summary_of(
             tmp_path, plan(), made(plan(), level, 20), providers=["", "", "", "", "net", "", ""]
         )
@@ -516,7 +516,7 @@ class TestLimits:
 
 
 class TestTold:
-    def test_the_first_lesson_is_told_once(self, tmp_path):
+    def test_the_first_lesson_is_reported_once(self, tmp_path):
         from sonde.store.cli_run import outcome_of
 
         path = sealed(tmp_path, plan(), made(plan(), level, 8)).path
@@ -568,7 +568,7 @@ class TestCheck:
         assert code == 4
         assert "none of 2 ratios could be judged" in told["verdict"]
 
-    def test_how_much_could_be_judged_is_said(self, said, tmp_path):
+    def test_how_much_could_be_judged_is_reported(self, said, tmp_path):
         few = Plan(variants("tcp", "ofi-msg"), CASES[:2])
         records = made(few, lambda v, c, e: 2e-5, 20)
         short = (records["variant"] == 1) & (records["case"] == 1) & (records["epoch"] > 2)
@@ -594,7 +594,7 @@ class TestCheck:
         assert code == 2
         assert "above 0, at most 10" in json.dumps(told)
 
-    def test_against_a_run_too_unsteady_to_show_a_change_nothing_is_said(self, said, tmp_path):
+    def test_against_a_run_too_unsteady_to_show_a_change_nothing_is_reported(self, said, tmp_path):
         few = Plan(variants("tcp", "ofi-msg"), CASES[:1])
         path = sealed(tmp_path, few, made(few, lambda v, c, e: 2e-5 * 30 ** (e % 2), 6)).path
         code, told = said("diff", path, path)

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import fakeroom
+import netCDF4
 import pytest
 
 from sonde.core import room as core_room
-from sonde.core import seal
+from sonde.core import run_folder, seal
 from sonde.core.errors import (
     DataError,
     EnvironmentFailure,
@@ -59,7 +60,7 @@ class Room(SurveyEntry):
         call.progress()
         self.ends()
         folder = fakeroom.make_run(call.folder / f"{self.name}.run", ranks=1)
-        seal.end_run(folder, {}, [Warning(f"{self.name}.odd", "odd", "")])
+        run_folder.end(folder, {}, [Warning(f"{self.name}.odd", "odd", "")])
         made = seal.seal(folder, call.folder / f"{self.name}.nc", fakeroom.SCHEMA)
         return Measured(made, "converged", self.interrupted, self.error)
 
@@ -207,7 +208,7 @@ class TestShares:
         )
         assert second.hint == "give a longer --budget"
 
-    def test_where_no_time_is_left_the_rest_is_skipped_and_said(self, entries, survey):
+    def test_where_no_time_is_left_the_rest_is_skipped_and_reported(self, entries, survey):
         net, noise, io = Room("net"), Room("noise"), Room("io")
         entries(net, noise, io)
         net.ends = lambda: time.sleep(1)
@@ -456,6 +457,23 @@ class TestCompare:
         assert [warning.code for warning in net.warnings] == warnings
         assert net.comparable is (warnings != ["survey.busy"])
 
+    def test_a_room_that_others_disturbed_on_another_host_is_not_judged(self, entries, tmp_path):
+        entries(Room("net"))
+        self.results(tmp_path / "before", "net")
+        (first,) = self.results(tmp_path / "now", "net", scale=2.0)
+        with netCDF4.Dataset(first.datasets[0], "a") as file:
+            file.setncattr("others_hosts", ["n1", "n2"])
+            file.setncattr("others_share", [0.0, 0.6])
+        net = run.read("net", first.datasets)
+        measure, asked = self.again(tmp_path, 2.0, 0.0)
+        run.hold_against([net], [tmp_path / "before"], measure)
+        assert (asked, [finding.code for finding in net.findings]) == ([], ["net.found"]), (
+            "none of the comparison"
+        )
+        assert not net.comparable
+        assert "took up to 60 % of the processors' time on n2 while net" in net.warnings[0].evidence
+        assert net.as_json()["others_host"] == "n2"
+
     def test_what_could_not_be_measured_again_is_no_finding(self, entries, tmp_path):
         entries(Room("net"))
         self.results(tmp_path / "before", "net")
@@ -487,8 +505,6 @@ class TestBaselines:
 
     @pytest.mark.parametrize("complete", [1, 0])
     def test_one_that_did_not_end_is_refused(self, entries, tmp_path, complete):
-        import netCDF4
-
         entries(Room("net"))
         TestCompare().results(tmp_path / "before", "net")
         with netCDF4.Dataset(tmp_path / "before" / "net.nc", "a") as file:
@@ -500,6 +516,19 @@ class TestBaselines:
             run.check_baselines([tmp_path / "before"])
         assert told.value.code == "survey.incomplete_baseline"
         assert "net.nc comes from a run that did not finish" in told.value.what
+
+    def test_one_run_is_no_two_baselines(self, entries, tmp_path):
+        entries(Room("net"))
+        TestCompare().results(tmp_path / "before", "net")
+        with netCDF4.Dataset(tmp_path / "before" / "net.nc", "a") as file:
+            file.run_id = "0123"
+        shutil.copytree(tmp_path / "before", tmp_path / "copy")
+        run.check_baselines([tmp_path / "before"])
+        for twice in ("copy", "before"):
+            with pytest.raises(DataError) as told:
+                run.check_baselines([tmp_path / "before", tmp_path / twice])
+            assert told.value.code == "survey.same_baseline"
+            assert f"the same run as in the baseline {tmp_path / 'before'}" in told.value.what
 
 
 def test_only_what_a_room_says_drains_a_host(entries):
@@ -522,7 +551,7 @@ class TestRooms:
     ):
         monkeypatch.setattr("sonde.core.launch.start.prepare", lambda *words: None)
         for module, name in (
-            ("sonde.io.record.run_trace", "library"),
+            ("sonde.io.record.run_request", "library"),
             ("sonde.store.run", "program"),
             ("sonde.bus.run_probe", "program"),
             ("sonde.power.demo.run", "program"),
@@ -578,7 +607,7 @@ class TestReportInterruption:
             (core_room.NAMES, True, "not judged completely; the results so far are in {}"),
         ],
     )
-    def test_a_signal_between_rooms_is_told_with_what_was_not_done_and_what_is_left(
+    def test_a_signal_between_rooms_is_reported_with_what_was_not_done_and_what_is_left(
         self, tmp_path, number, measured, saved, said
     ):
         before = signal.getsignal(number)

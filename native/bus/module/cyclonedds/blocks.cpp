@@ -23,7 +23,7 @@ constexpr std::size_t bytes_of(std::size_t which) { return least_block_bytes << 
 constexpr std::size_t class_of(std::size_t bytes) {
   return bytes <= least_block_bytes ? 0 : std::bit_width((bytes - 1) / least_block_bytes);
 }
-/// How many are in a full pack.
+/// The number of blocks in a full pack.
 constexpr std::size_t blocks_of(std::size_t which) {
   return std::clamp<std::size_t>(pack_bytes / bytes_of(which), 2, most_blocks);
 }
@@ -44,7 +44,7 @@ struct Pack {
   }
 };
 
-/// Full packs of one class that nobody has. Never ends: threads of Cyclone's may outlive it.
+/// Unused full packs of one class. Never destroyed, because threads of Cyclone may still use it at exit.
 struct Depot {
   std::mutex mutex;
   std::array<Pack, most_packs> packs;
@@ -71,7 +71,7 @@ Depot& depot(std::size_t which) {
   return (*all)[which];
 }
 
-/// Two packs of each class, so that who takes and gives by turns at a pack's end does not go to the depot each time.
+/// Two packs of each class, so that a thread which alternately takes and gives at a pack's end needs no depot access.
 struct Own {
   struct Two {
     Pack now, other;

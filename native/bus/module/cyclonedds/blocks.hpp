@@ -8,13 +8,14 @@
 
 namespace sonde::bus::cyclonedds {
 
-inline constexpr std::size_t least_block_bytes = 384;  ///< classes are this, twice this, …
+inline constexpr std::size_t least_block_bytes = 384;  ///< the classes are this size, twice this size, …
 inline constexpr std::size_t block_classes = 8;
-inline constexpr std::size_t most_block_bytes = least_block_bytes << (block_classes - 1);  ///< larger ones are malloc's
+inline constexpr std::size_t most_block_bytes = least_block_bytes
+                                                << (block_classes - 1);  ///< larger blocks come from malloc
 
 /// Null: no memory.
 void* take_block(std::size_t bytes) noexcept;
-/// `bytes`: as it was asked for.
+/// `bytes`: the requested size.
 void give_block(void* block, std::size_t bytes) noexcept;
 
 }  // namespace sonde::bus::cyclonedds

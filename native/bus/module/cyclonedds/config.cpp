@@ -18,15 +18,15 @@ namespace sonde::bus::cyclonedds {
 
 namespace {
 
-/// Ports as DDSI-RTPS 2.2, 9.6.1 has them: of the participant with the index k in a domain.
+/// The ports of DDSI-RTPS 2.2, 9.6.1, for the participant with index k in a domain.
 constexpr unsigned port_base = 7400, domain_gain = 250, participant_gain = 2, discovery_offset = 10, data_offset = 11;
 constexpr unsigned indices =
     120;  ///< how many processes of one host may be in a domain, where peers have to find their ports
-constexpr unsigned peer_participants = 1;  ///< tried of a peer that does not say how many
+constexpr unsigned peer_participants = 1;  ///< ports tried for a peer without a number
 
-/// Cyclone's own limit for messages that are sent again; room for headers before a fragment; the least and the most
-/// that Cyclone takes for a fragment. Fragments are whole words: Cyclone rounds the last one up to a word, and would
-/// else send what lies behind the sample.
+/// Cyclone's limit for resent messages; room for headers before a fragment; the smallest and the largest fragment that
+/// Cyclone accepts. Fragments are whole words: Cyclone rounds the last one up to a word, and would otherwise send
+/// memory after the sample.
 constexpr std::uint32_t rexmit_bytes = 1456, header_bytes = 256, word_bytes = 4, least_fragment_bytes = 1028,
                         most_fragment_bytes = 65000;
 
@@ -60,12 +60,12 @@ std::string element(const char* name, const std::string& value) {
 std::string ms(double seconds) { return std::to_string(std::llround(std::max(seconds, 0.001) * 1e3)) + " ms"; }
 
 std::string buffer(const char* name, std::uint64_t bytes) {
-  // "default" as the least: an amount that the system does not grant is then a smaller buffer, not an error.
+  // With "default" as the minimum, a size that the system does not grant gives a smaller buffer, not an error.
   return std::string("<") + name + " min=\"default\" max=\"" + std::to_string(bytes) + " B\"/>";
 }
 
-/// Where the security plugins lie: beside the library, or, as Debian has them, in a folder named after it, where no
-/// loader looks.
+/// The folder of the security plug-ins: next to the library or, in Debian, in a folder named after it, which the loader
+/// does not search.
 std::string plugin_folder() {
   Dl_info library{};
   if (!::dladdr(reinterpret_cast<const void*>(&::dds_create_participant), &library) || !library.dli_fname) return {};
@@ -132,7 +132,7 @@ Result<DomainPlan> plan_domain(const Profile& profile) {
         peers += "<Peer Address=\"" + escaped(bracketed(host, is_v6)) + ":" +
                  std::to_string(discovery_port(profile.domain, k)) + "\"/>";
     };
-    // Without groups, as on loopback with IPv6, simple discovery is asking every port of this machine.
+    // Without groups, for example on loopback with IPv6, simple discovery asks every port of this machine.
     if (simple)
       for (const Address& address : *addresses) add(address.scoped(), address.v6, last + 1);
     for (const std::string& word : discovery.peers) {
@@ -147,7 +147,7 @@ Result<DomainPlan> plan_domain(const Profile& profile) {
   if (discovery.announce_s > 0) found += element("SPDPInterval", ms(discovery.announce_s));
   found += element("LeaseDuration", ms(discovery.lease_s));
 
-  // Without it a disposal reaches no reader of Fast DDS, which knows instances by their hash.
+  // Without it, disposals reach no reader of Fast DDS, which identifies instances by their hash.
   std::string internal = element("GenerateKeyhash", "true");
   if (transport.receive_buffer_bytes) internal += buffer("SocketReceiveBufferSize", transport.receive_buffer_bytes);
   if (transport.send_buffer_bytes) internal += buffer("SocketSendBufferSize", transport.send_buffer_bytes);

@@ -19,7 +19,7 @@ namespace {
 
 thread_local Confinement* confining = nullptr;
 
-/// Where the IP header has what the filter asks for, from its begin.
+/// Offsets of the filtered fields in the IP header.
 constexpr int ip_header = SKF_NET_OFF, v4_destination = ip_header + 16, v6_destination = ip_header + 24;
 constexpr std::uint32_t incoming_interface = static_cast<std::uint32_t>(SKF_AD_OFF + SKF_AD_IFINDEX);
 
@@ -39,7 +39,7 @@ class Program {
     code_.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 1, 0));
     drop();
   }
-  /// Leaves out the next `instructions` where it is another value.
+  /// Skips the next `instructions` unless the value is equal.
   void unless_skip(std::uint32_t value, std::uint8_t instructions) {
     code_.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, instructions));
   }
@@ -61,7 +61,7 @@ void take_if_to(Program& program, const Address& address) {
   constexpr int words = 4;
   for (int k = 0; k < words; ++k) {
     program.load_word(v6_destination + 4 * k);
-    // Behind this jump: load and jump of each word that is left, and the end.
+    // After this jump: load and jump of each remaining word, and the end.
     program.unless_skip(big_endian(bytes + 4 * k), static_cast<std::uint8_t>(2 * (words - 1 - k) + 1));
   }
   program.take();
@@ -110,8 +110,8 @@ void Confinement::before_bind(int socket) {
 
 }  // namespace sonde::bus::cyclonedds
 
-/// Cyclone's calls come here, and go on to its own function of this name: what a shared object that dlopen() loads for
-/// this module calls is looked for in the module first.
+/// Cyclone's calls arrive here and are passed on to its own function of this name, because symbols of a shared object
+/// that dlopen() loads for this module are searched in the module first.
 extern "C" __attribute__((visibility("default"))) dds_return_t ddsrt_bind(ddsrt_socket_t sock, const sockaddr* addr,
                                                                           socklen_t addrlen) {
   static const auto real = reinterpret_cast<decltype(&ddsrt_bind)>(::dlsym(RTLD_NEXT, "ddsrt_bind"));

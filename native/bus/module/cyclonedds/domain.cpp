@@ -26,7 +26,7 @@ void keep_words(void*, const dds_log_data_t* line) {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
   if (text.empty() || said.size() + text.size() > words_most) return;
   if (!said.empty()) said += "; ";
-  for (const char c : text) said += c == '\n' ? ' ' : c;  // OpenSSL's errors come in lines
+  for (const char c : text) said += c == '\n' ? ' ' : c;  // OpenSSL's errors have several lines
 }
 
 struct Open {
@@ -49,7 +49,7 @@ Domains& domains() {
   return *all;
 }
 
-/// `refused`: of Confinement.
+/// `refused`: the message of Confinement.
 Error exposed(std::uint32_t id, const std::string& refused) {
   const std::string what =
       "domain " + std::to_string(id) +

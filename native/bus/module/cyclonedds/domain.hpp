@@ -13,7 +13,7 @@
 
 namespace sonde::bus::cyclonedds {
 
-/// A share of one; the last that goes closes it. Owner-thread.
+/// A reference to a domain; the last one closes it. Owner-thread.
 class Domain {
  public:
   /// A reference to the domain of this id, which is created if needed. Error: bus.open if it exists with another
@@ -31,7 +31,7 @@ class Domain {
 
 /// The warnings and errors that Cyclone logged on this thread since the last call, in one line. They are not printed.
 std::string last_words();
-/// "what: what Cyclone calls the number (and what it logged)".
+/// An error with "what: Cyclone's name of the number (and its log)".
 Error failed(const std::string& what, dds_return_t number, const std::string& hint = {});
 
 }  // namespace sonde::bus::cyclonedds

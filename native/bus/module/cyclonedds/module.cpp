@@ -15,9 +15,9 @@ const char* version() { return DDS_VERSION; }
 
 Caps caps() {
   Caps can;
-  // No tcp4: Cyclone 0.10.2 carries samples by TCP, but a connection that ends while something is sent by it can lock
-  // up the process for good: who sends holds its set of addresses and waits for the connections, who receives holds
-  // those and waits for the addresses.
+  // No tcp4: Cyclone 0.10.2 supports TCP, but a connection that ends during a send can lock up the process forever: the
+  // sender holds its set of addresses and waits for the connections, the receiver holds the connections and waits for
+  // the addresses.
   can.udp4 = can.udp6 = true;
   can.multicast_samples = true;
   can.peers = true;
@@ -37,7 +37,7 @@ Result<std::unique_ptr<ParticipantPort>> open(const Profile& profile) {
   }
 }
 
-/// A killed process leaves nothing: its sockets are the kernel's, and shared memory is not used.
+/// A killed process leaves no files: the kernel closes its sockets, and shared memory is not used.
 std::size_t clean() { return 0; }
 
 constexpr ImplementationEntry entry{

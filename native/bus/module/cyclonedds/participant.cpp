@@ -1,3 +1,4 @@
+// Long because: a writer, a reader, a waiter and their participant hold each other, and no other file needs them.
 #include "bus/module/cyclonedds/participant.hpp"
 
 #include <dds/dds.h>
@@ -41,7 +42,7 @@ struct DeleteQos {
 };
 using QosPtr = std::unique_ptr<dds_qos_t, DeleteQos>;
 
-/// Deletes its entity, and with it what was made within it.
+/// Deletes its entity, and with it all entities created inside.
 class Entity {
  public:
   explicit Entity(dds_entity_t number = 0) : number_(number) {}
@@ -86,7 +87,7 @@ std::int32_t count_or_all(std::uint32_t n) {
   return n == 0 || n > static_cast<std::uint32_t>(INT32_MAX) ? DDS_LENGTH_UNLIMITED : static_cast<std::int32_t>(n);
 }
 
-/// In the words of qos.hpp.
+/// The policy's name in qos.hpp.
 std::string policy_name(std::uint32_t id) {
   switch (id) {
     case DDS_DURABILITY_QOS_POLICY_ID: return "durability";
@@ -122,8 +123,8 @@ QosPtr common_qos(const Qos& qos) {
   if (qos.durability == Durability::transient_local)
     dds_qset_durability_service(out.get(), 0, kind, depth, most, DDS_LENGTH_UNLIMITED, DDS_LENGTH_UNLIMITED);
   dds_qset_deadline(out.get(), duration(qos.deadline_s));
-  // The latency budget is not announced: it is the writer's own, and announced it would exclude readers that allow for
-  // none.
+  // The latency budget is not announced: it concerns only the writer, and an announced budget would exclude readers
+  // without one.
   dds_qset_liveliness(out.get(),
                       qos.liveliness == Liveliness::automatic               ? DDS_LIVELINESS_AUTOMATIC
                       : qos.liveliness == Liveliness::manual_by_participant ? DDS_LIVELINESS_MANUAL_BY_PARTICIPANT
@@ -144,13 +145,13 @@ QosPtr partition_qos(const Qos& qos) {
   return out;
 }
 
-/// A built-in topic, as far as this domain knows: read by a reader that is made when somebody asks for the first time,
-/// and stays. To delete one would mean to wait until no thread of this process is in the midst of a write, and one that
-/// waits for place in a reader here may need whoever asks. Any-thread.
+/// A built-in topic, as far as this domain knows it. Its reader is created at the first request and then stays:
+/// deleting it would wait until no thread of this process is inside a write, and a writer that waits for room in a
+/// reader here may need the requesting thread. Any-thread.
 class Known {
  public:
   explicit Known(dds_entity_t topic) : topic_(topic) {}
-  /// Calls `with(data)` for each that is there.
+  /// Calls `with(data)` for each present entry.
   template <typename T, typename With> void for_each(dds_entity_t participant, const With& with) {
     const std::lock_guard lock(mutex_);
     if (!reader_) reader_ = Entity(dds_create_reader(participant, topic_, nullptr, nullptr));
@@ -166,7 +167,7 @@ class Known {
   }
 
  private:
-  /// Samples that Cyclone holds, until this ends.
+  /// Samples that Cyclone stores, borrowed until this object ends.
   struct Loan {
     Loan(decltype(&dds_read_mask) call, dds_entity_t from, std::uint32_t room, std::uint32_t mask)
         : reader(from), samples(room), infos(room) {
@@ -221,7 +222,7 @@ Endpoint endpoint_from(const dds_builtintopic_endpoint_t& data, bool writes) {
   char** names = nullptr;
   if (dds_qget_partition(data.qos, &n, &names)) {
     for (std::uint32_t k = 0; k < n; ++k) {
-      // The default partition is announced as one with an empty name by some.
+      // Some announce the default partition as one with an empty name.
       if (n > 1 || *names[k]) out.partitions.emplace_back(names[k]);
       dds_free(names[k]);
     }
@@ -290,7 +291,8 @@ class ManualWriters {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Writer*> writers_;
-  std::vector<Writer*> revived_;  ///< in progress, without the mutex: each may take as long as a writer may block
+  std::vector<Writer*>
+      revived_;  ///< being asserted now, without the mutex: each may take as long as a writer may block
 };
 
 /// Sends the samples that writers with a latency budget delay, before the budget ends. Its thread starts with the first
@@ -318,7 +320,7 @@ class Flusher {
     std::erase(due_, writer);
     changed_.wait(lock, [&] { return flushed_ != writer; });
   }
-  /// A writer holds something back that it did not before, and has to be looked at then, by now_ns().
+  /// A writer has begun to delay a sample, and must be checked at this time of now_ns().
   void look(std::int64_t at_ns) {
     if (const std::int64_t next = next_ns_.load(); next && next <= at_ns) return;
     {
@@ -336,7 +338,7 @@ class Flusher {
   std::vector<Writer*> writers_, due_;
   Writer* flushed_ = nullptr;  ///< in progress, without the mutex: sending may take as long as a writer may block
   std::thread thread_;
-  std::atomic<std::int64_t> next_ns_{0};  ///< when the thread looks by itself; 0: it is looking, or does not
+  std::atomic<std::int64_t> next_ns_{0};  ///< the time of the thread's next check; 0: it is checking, or there is none
   bool ends_ = false, looks_ = false;
 };
 
@@ -356,7 +358,7 @@ class Writer final : public WriterPort {
         flusher_(flusher),
         manual_(manual) {
     if (liveliness_ != Liveliness::automatic) {
-      // Cyclone's own count of lapses is behind the lock that a write holds as long as it waits for readers.
+      // Cyclone's own count of lapses needs the lock that a write holds while it waits for readers.
       dds_listener_t* listener = dds_create_listener(this);
       dds_lset_liveliness_lost(listener, [](dds_entity_t, const dds_liveliness_lost_status_t, void* self) {
         static_cast<Writer*>(self)->lapses_.fetch_add(1);
@@ -382,7 +384,7 @@ class Writer final : public WriterPort {
       flusher_->remove(this);
       dds_write_flush(*writer_);
     }
-    writer_ = Entity();  // calls the listener, which uses the rest
+    writer_ = Entity();  // calls the listener, which uses the other members
   }
 
   Guid guid() const override { return guid_; }
@@ -412,7 +414,7 @@ class Writer final : public WriterPort {
 
   bool wait_acknowledged(Deadline deadline) override {
     flush();
-    // In pieces: how long Cyclone waits is counted from the clock of the day, which may be set.
+    // In short waits, because Cyclone uses the time of day, which may be changed.
     for (;;) {
       const int left = deadline.left_ms();
       const dds_return_t rc = dds_wait_for_acks(*writer_, left < 0 ? DDS_MSECS(500) : DDS_MSECS(std::min(left, 500)));
@@ -431,8 +433,8 @@ class Writer final : public WriterPort {
     }
   }
 
-  /// Cyclone 0.10 holds a writer whose lease ran out for dead until it writes, whatever it asserts. One that writes at
-  /// this moment is not waited for: it was revived as it began, or is the next time.
+  /// Whether it must be revived: Cyclone 0.10 treats a writer whose lease ran out as dead until it writes, whatever it
+  /// asserts. A writer inside a write is left out: it was revived at the beginning, or will be the next time.
   bool lapsed() const { return lapses_.load() != revived_.load() && !writes(); }
   void revive() {
     const std::uint32_t lapses = lapses_.load();
@@ -470,13 +472,13 @@ class Writer final : public WriterPort {
     return matched_of(*writer_, dds_get_matched_subscriptions, dds_get_matched_subscription_data);
   }
 
-  /// When what is held back has to go, by now_ns(); 0: nothing is held back.
+  /// The time of now_ns() at which delayed samples must be sent; 0: none is delayed.
   std::int64_t due_ns() const {
     const std::int64_t since = held_since_ns_.load();
     return since ? since + budget_ns_ : 0;
   }
   std::int64_t budget_ns() const { return budget_ns_; }
-  /// How long before that the writer gets the request.
+  /// How long before that time the writer gets the request.
   std::int64_t notice_ns() const { return budget_ns_ / 8; }
   /// The next write sends the delayed samples.
   void hurry() { hurries_.store(true, std::memory_order_relaxed); }
@@ -487,7 +489,7 @@ class Writer final : public WriterPort {
     return {"bus.no_memory", "topic " + topic_ + ": no memory for a sample of " + std::to_string(bytes) + " B", {}};
   }
 
-  /// While a thread is within Cyclone's write: its lock of the writer is held as long as that waits for readers.
+  /// Marks a thread inside Cyclone's write, which holds its lock of the writer while it waits for readers.
   class Writing {
    public:
     explicit Writing(Writer& writer) : of_(writer) {
@@ -506,7 +508,7 @@ class Writer final : public WriterPort {
   };
 
   Result<void> sent(dds_return_t rc, const char* what) {
-    // A sample for which one reader had no place may be held back for others.
+    // A sample for which one reader had no room may still be delayed for others.
     if (flusher_ && (rc == DDS_RETCODE_OK || rc == DDS_RETCODE_TIMEOUT)) {
       if (!held_since_ns_.load(std::memory_order_relaxed)) {
         const std::int64_t now = now_ns();
@@ -539,7 +541,7 @@ class Writer final : public WriterPort {
   Flusher* flusher_;
   ManualWriters* manual_;
   std::atomic<std::uint32_t> lapses_{0},
-      revived_{0};  ///< how often its lease ran out; and of those, after how many it was revived
+      revived_{0};  ///< number of lapses of its lease, and of those after which it was revived
   std::atomic<std::int64_t> held_since_ns_{0};
   std::atomic<bool> hurries_{false};
   std::atomic<int> writing_{0};
@@ -553,7 +555,7 @@ void ManualWriters::revive() {
   while (!lapsed.empty()) {
     Writer* const writer = lapsed.back();
     lapsed.pop_back();
-    // It may have gone, or have begun to write, while another was revived.
+    // The writer may be gone, or have begun to write, while another one was revived.
     if (std::find(writers_.begin(), writers_.end(), writer) == writers_.end() || !writer->lapsed()) continue;
     revived_.push_back(writer);
     lock.unlock();
@@ -598,7 +600,7 @@ void Flusher::run() {
     while (!due_.empty()) {
       Writer* const writer = due_.back();
       due_.pop_back();
-      if (writer->writes()) {  // since it was looked at: another took its time
+      if (writer->writes()) {  // it began after the check, while another writer was flushed
         by(now_ns() + std::max(writer->notice_ns(), least_wait_ns));
         next_ns_.store(next);
         continue;
@@ -639,35 +641,36 @@ class Reader final : public ReaderPort {
     dds_set_listener(*reader_, listener);
     dds_delete_listener(listener);
   }
-  /// First of all what calls the listener: it uses the rest.
+  /// First ends everything that calls the listener, because it uses the other members.
   ~Reader() override {
     has_some_ = Entity();
     if (bounded_) end_bounded();
     reader_ = Entity();
   }
 
-  /// Cyclone's thread that receives waits for place in the midst of a message, and the end of a reader waits for that
-  /// thread: what is in the way is taken while nothing more comes in. What others miss in these milliseconds is sent to
-  /// them again, or was best effort. Where the thread waits for another full reader, whose owner takes nothing, it goes
-  /// on when the writer's lease is over: an end, if a late one.
+  /// Cyclone's receiving thread waits for room in the middle of a message, and the end of a reader waits for that
+  /// thread. So the blocking samples are taken while the domain receives nothing. Data that other readers miss in these
+  /// milliseconds is sent again, or was best effort. If the thread waits for another full reader, whose owner takes
+  /// nothing, it continues when the writer's lease is over: a late end.
   void end_bounded() {
     dds_subscription_matched_status_t matched{};
     if (dds_get_subscription_matched_status(*reader_, &matched) == DDS_RETCODE_OK && !matched.total_count)
-      return;  // nobody ever wrote to it
-    // One at a time: it is the domain that is deaf. For how long is not given: a time that was given goes on after the
-    // call that ends it.
+      return;  // it never had a writer
+    // One at a time, because the whole domain receives nothing. No duration is given, because it would continue after
+    // the call that ends it.
     static std::mutex one_at_a_time;
     const std::lock_guard lock(one_at_a_time);
     dds_domain_set_deafmute(*subscriber_, true, false, DDS_INFINITY);
     const std::int64_t end =
-        now_ns() + 100'000'000;  // another full reader of the topic has this one be given the same again and again
+        now_ns() +
+        100'000'000;  // another full reader of the topic causes the same samples to be delivered here again and again
     for (std::int64_t now = now_ns(), last = now; now - last < 5'000'000 && now < end; now = now_ns()) {
       ddsi_serdata* samples[takes_at_once];
       dds_sample_info_t infos[takes_at_once];
       const dds_return_t n = dds_takecdr(*reader_, samples, takes_at_once, infos, DDS_ANY_STATE);
       for (dds_return_t k = 0; k < n; ++k) SampleRef(static_cast<Sample*>(samples[k]));
       if (n > 0) last = now;
-      else std::this_thread::sleep_for(std::chrono::microseconds(500));  // it looks again each millisecond
+      else std::this_thread::sleep_for(std::chrono::microseconds(500));  // it checks again every millisecond
     }
     reader_ = Entity();
     dds_domain_set_deafmute(*subscriber_, false, false, DDS_INFINITY);
@@ -683,7 +686,7 @@ class Reader final : public ReaderPort {
     while (taken < most) {
       ddsi_serdata* samples[takes_at_once];
       dds_sample_info_t infos[takes_at_once];
-      // An end that the previous take held back goes before later samples, so a slot is reserved for it.
+      // An ending that the previous take delayed comes before later samples, so a slot is reserved for it.
       const bool first = cut_.handle && batch.empty() && most - taken > 1;
       const auto want = static_cast<std::uint32_t>(std::min<std::size_t>(takes_at_once, most - taken - first));
       const dds_return_t n = dds_takecdr(*reader_, samples, want, infos, DDS_ANY_STATE);
@@ -708,7 +711,7 @@ class Reader final : public ReaderPort {
       if (!full) break;
     }
     if (taken >= most) on_data();  // there may be more
-    // Cyclone gives samples instance by instance.
+    // Cyclone returns samples instance by instance.
     std::sort(batch.begin(), batch.end(),
               [](const Taken& a, const Taken& b) { return a.sample->order < b.sample->order; });
     for (const Taken& one : batch) hand_on(one, taker);
@@ -754,7 +757,7 @@ class Reader final : public ReaderPort {
     return true;
   }
 
-  /// Without the readers of built-in topics that endpoints() makes, which takes milliseconds.
+  /// Without the readers of built-in topics of endpoints(), whose creation takes milliseconds.
   std::optional<std::vector<std::pair<Guid, std::string>>> announcements() override {
     std::vector<std::pair<Guid, std::string>> out;
     const auto handles = handles_of(*reader_, dds_get_matched_publications);
@@ -777,7 +780,7 @@ class Reader final : public ReaderPort {
   bool has_some() {
     if (!pending_.exchange(false)) return false;
     if (!has_endings_.load() && dds_triggered(*has_some_) <= 0) return false;
-    if (shared_.load()) on_data();  // another waiter may have looked meanwhile
+    if (shared_.load()) on_data();  // another waiter may have checked meanwhile
     else pending_.store(true);
     return true;
   }
@@ -842,8 +845,8 @@ class Reader final : public ReaderPort {
     return ending;
   }
 
-  /// Cyclone goes on with the instance that it did not come to the end of, and says of what is left once more how it
-  /// ends.
+  /// Cyclone continues with the instance that the previous take left incomplete, and reports the ending again with the
+  /// remaining samples.
   std::optional<Ending> settle_cut(dds_instance_handle_t goes_on_with) {
     std::optional<Ending> ending;
     if (cut_.handle && goes_on_with != cut_.handle) ending = std::move(cut_.ending);
@@ -870,8 +873,8 @@ class Reader final : public ReaderPort {
     bool wrote = false;
   };
 
-  /// `sample` is null where it does not say who wrote it, as the end of an instance: its writer may be gone, and is
-  /// then known by its samples only.
+  /// `sample` is null if it does not contain its writer, for example at the end of an instance: that writer may be
+  /// gone, and is then known only from its samples.
   Known& known(dds_instance_handle_t handle, const Sample* sample) {
     if (handle != last_handle_ || !last_writer_) {
       if (writers_.size() > most_writers_known) writers_.clear();
@@ -895,14 +898,14 @@ class Reader final : public ReaderPort {
     return writer;
   }
 
-  const bool bounded_;  ///< it may be full, so that those who write to it wait
+  const bool bounded_;  ///< it can be full, so that its writers wait
   Entity subscriber_, reader_, has_some_;
   TypeRef type_;
   Guid guid_;
   std::atomic<bool> pending_{true};  ///< waiters were notified, and none has checked since
-  std::atomic<bool> shared_{false};  ///< by several waiters
+  std::atomic<bool> shared_{false};  ///< used by several waiters
   std::map<dds_instance_handle_t, std::pair<Guid, std::string>>
-      announced_;  ///< of the thread that takes, as those below
+      announced_;  ///< used by the taking thread, like the following members
   std::map<dds_instance_handle_t, Known> writers_;
   std::vector<Taken> batch_;  ///< empty: memory that take() uses again
   dds_instance_handle_t last_handle_ = 0;
@@ -922,7 +925,7 @@ class Reader final : public ReaderPort {
   std::vector<Waiter*> waiters_;
 };
 
-/// Waits on a clock that nobody sets; Cyclone's own waitset goes by the clock of the day.
+/// Waits on a monotonic clock; Cyclone's own waitset uses the time of day.
 class Waiter final : public WaiterPort {
  public:
   explicit Waiter(double spin_s) : bell_(spin_s) {}
@@ -999,7 +1002,7 @@ class ParticipantOf final : public ParticipantPort {
     const bool holds_back = qos.latency_budget_s > 0;
     Entity writer;
     {
-      // Whether a writer packs samples is asked of a setting of the process while it is made.
+      // While a writer is created, a setting of the process decides whether it packs samples.
       static std::mutex mutex;
       const std::lock_guard lock(mutex);
       if (holds_back) dds_write_set_batch(true);
@@ -1062,7 +1065,7 @@ class ParticipantOf final : public ParticipantPort {
                                                      : "";
   }
 
-  /// `made` is what the topic uses, which may be another's of the same type.
+  /// `made`: the type that the topic uses, which may come from an earlier topic.
   Result<Entity> topic_of(const std::string& name, const TypePtr& type, TypeRef& made) {
     last_words();
     ddsi_sertype* sertype = make_sample_type(type);

@@ -23,19 +23,18 @@ namespace sonde::bus::cyclonedds {
 namespace {
 
 constexpr std::size_t hash_bytes = 16;
-/// Kept free behind a received sample of a type with key: most keys fit, and the sample need not move.
+/// Free room after a received sample of a type with key: most keys fit, so that the sample need not move.
 constexpr std::size_t key_room = 64;
 /// Offsets from DDSI-RTPS 2.2, 9.4: a message begins with "RTPS", version, vendor and the sender's prefix; a submessage
 /// of data has the entities of the reader and the writer after its header, flags and an offset.
 constexpr std::size_t prefix_at = 8, prefix_words = 3, writer_entity_at = 12, sequence_at = 16;
 /// Writers whose missing samples are tracked: a larger number means that writers are created and ended in a loop.
 constexpr std::size_t most_writers = 4096;
-/// Disposals that no gap was seen of yet. Those of writers that write no more stay: other writers may have lost as
-/// many again.
+/// The most disposals without a matching gap. Those of writers that write no more stay, so the number is bounded: other
+/// writers may have lost as many samples.
 constexpr std::uint64_t most_without_number = 64;
-constexpr std::size_t most_remembered = 1 << 16;  ///< keys that are known by their hash
-/// Fast DDS takes the payload of a disposal for the key hash, encapsulation and all, where it has no more than 16
-/// bytes.
+constexpr std::size_t most_remembered = 1 << 16;  ///< the most keys that are stored by their hash
+/// Fast DDS treats the payload of a disposal, with its encapsulation, as the key hash if it has at most 16 bytes.
 constexpr std::size_t least_disposal = encapsulation_bytes + hash_bytes;
 
 constexpr std::size_t up4(std::size_t n) { return (n + 3) & ~std::size_t{3}; }
@@ -49,7 +48,7 @@ std::int64_t realtime_ns() {
   return now.tv_sec * 1'000'000'000ll + now.tv_nsec;
 }
 
-/// Cyclone has turned the words of both into the host's order where they lie.
+/// Cyclone has already converted the words of both to the host's byte order in place.
 Guid sender_of(const unsigned char* message, const unsigned char* submessage) {
   std::array<std::uint32_t, prefix_words + 1> words;
   std::memcpy(words.data(), message + prefix_at, prefix_words * sizeof words[0]);
@@ -60,14 +59,14 @@ Guid sender_of(const unsigned char* message, const unsigned char* submessage) {
   return guid;
 }
 
-/// High and low half.
+/// The sequence number, from its high and low half.
 std::uint64_t sequence_of(const unsigned char* submessage) {
   std::uint32_t half[2];
   std::memcpy(half, submessage + sequence_at, sizeof half);
   return std::uint64_t{half[0]} << 32 | half[1];
 }
 
-/// Fast DDS' endpoints, whose disposals say no more than the hash of the key.
+/// Whether the writer is of Fast DDS, whose disposals contain only the hash of the key.
 bool tells_hashes_alone(const Guid& writer) {
   return writer.bytes[0] == std::byte{1} && writer.bytes[1] == std::byte{15};
 }
@@ -81,15 +80,14 @@ std::array<std::byte, hash_bytes> md5_of(Bytes key) {
   return out;
 }
 
-/// FNV-1a: keys are short, and whoever picks them to collide only slows down instances of his own.
+/// FNV-1a: keys are short, and a program that chooses colliding keys slows down only its own instances.
 std::uint32_t hash_of(Bytes key) {
   std::uint32_t hash = 2166136261u;
   for (const std::byte b : key) hash = (hash ^ static_cast<std::uint32_t>(b)) * 16777619u;
   return hash;
 }
 
-/// The part of a type that is its key: the key fields, of structures in it their key fields or, where they have none,
-/// all.
+/// The key part of a type: its key fields; of structures in it their key fields or, if they have none, all fields.
 TypePtr key_part(const Type& type) {
   std::vector<Field> fields;
   const bool some = has_key(type);
@@ -117,7 +115,7 @@ Sample* allocate(const ddsi_sertype* type, ddsi_serdata_kind kind, std::size_t s
   sample->size = static_cast<std::uint32_t>(size);
   sample->key_size = static_cast<std::uint32_t>(key_size);
   sample->writer_known = false;
-  // Cyclone sends up to three bytes more than there are: not whatever lay there.
+  // Cyclone sends up to three bytes more than the sample has: they must not be old memory.
   std::memset(sample->data() + size, 0, up4(size) - size);
   return sample;
 }
@@ -147,7 +145,7 @@ Sample* with_key(const SampleType& type, ddsi_serdata_kind kind, Sample* sample)
         type.keys->make(sample->payload(), key);
         if (type.hashes && sample->writer_known && tells_hashes_alone(sample->writer)) type.hashes->saw(key);
       }
-    } catch (...) {  // no memory for what has come: it is dropped, as a sample without place
+    } catch (...) {  // no memory for the received sample: it is dropped, like a sample without room
       give_up(sample);
       return nullptr;
     }
@@ -227,7 +225,7 @@ Sample* make(const SampleType& type, ddsi_serdata_kind kind, const Guid& writer,
       &type, kind, disposal ? std::max(least_disposal, encapsulation_bytes + key.size()) : payload.size(), key.size());
   if (!sample) return nullptr;
   if (disposal) {
-    std::memset(sample->data(), 0, sample->size);  // big endian, plain CDR: as serialised_key() is
+    std::memset(sample->data(), 0, sample->size);  // big endian, plain CDR, the same as serialised_key()
     if (!key.empty()) std::memcpy(sample->data() + encapsulation_bytes, key.data(), key.size());
   } else {
     std::memcpy(sample->data(), payload.data(), payload.size());
@@ -238,7 +236,7 @@ Sample* make(const SampleType& type, ddsi_serdata_kind kind, const Guid& writer,
   return sample;
 }
 
-/// Values that no instance of a program will have, for a key.
+/// Writes key values that no instance of a program will have.
 void put_unlikely(const Type& type, CdrWriter& into) {
   for (const Field& field : type.fields) {
     const auto one = [&into](const Type& of) {
@@ -265,7 +263,7 @@ void put_unlikely(const Type& type, CdrWriter& into) {
   }
 }
 
-/// A disposal that says its instance by the hash alone: that is the key itself, or one of a key that was seen.
+/// A disposal that identifies its instance only by the hash: the hash is the key itself, or that of a known key.
 ddsi_serdata* from_keyhash(const ddsi_sertype* sertype, const ddsi_keyhash* hash) {
   const SampleType& type = ours(sertype);
   type.arrivals.came_without_number();
@@ -285,7 +283,7 @@ ddsi_serdata* from_keyhash(const ddsi_sertype* sertype, const ddsi_keyhash* hash
   }
 }
 
-/// Samples are made by make_sample() alone.
+/// Samples are created only by make_sample().
 ddsi_serdata* from_sample(const ddsi_sertype*, ddsi_serdata_kind, const void*) { return nullptr; }
 
 void to_ser(const ddsi_serdata* serdata, std::size_t offset, std::size_t size, void* into) {
@@ -300,7 +298,7 @@ ddsi_serdata* to_ser_ref(const ddsi_serdata* serdata, std::size_t offset, std::s
 
 void to_ser_unref(ddsi_serdata* serdata, const ddsrt_iovec_t*) { ddsi_serdata_unref(serdata); }
 
-/// Nobody reads samples as structures: readers take serdata.
+/// Samples are never read as structures: readers take serdata.
 bool to_sample(const ddsi_serdata*, void*, void**, void*) { return false; }
 bool untyped_to_sample(const ddsi_sertype*, const ddsi_serdata*, void*, void**, void*) { return false; }
 
@@ -407,7 +405,7 @@ std::uint64_t Arrivals::missing(const Guid& writer, std::uint64_t sequence, bool
     without_number_ -= came;
     seen.missing += gap - came;
   }
-  seen.last = std::max(seen.last, sequence);  // a reader that comes late is sent the past again
+  seen.last = std::max(seen.last, sequence);  // a late reader gets earlier samples again
   return seen.missing;
 }
 

@@ -1,8 +1,7 @@
 #pragma once
-/// Samples as Cyclone DDS carries them, without a type that idlc made: a payload of any structure goes in and out as it
-/// is.
+/// Samples for Cyclone DDS without types from idlc: a payload of any structure passes unchanged.
 ///
-/// Cyclone asks a *sertype* what a type is and a *serdata* what a sample is. Ours hold the payload in one piece: it is
+/// For Cyclone, a *sertype* describes a type and a *serdata* a sample. Ours hold the payload in one piece: it is
 /// copied once, from the writer's memory or from the received fragments, and readers get a view of it. Instances are
 /// distinguished by the serialised key.
 
@@ -30,8 +29,8 @@ namespace sonde::bus::cyclonedds {
 /// Any-thread.
 class Arrivals {
  public:
-  /// How many samples of this writer were missing before this one, since its first that came. `tells_all`: no disposal
-  /// of it comes without number.
+  /// The number of this writer's samples that were missing before this one, since its first received one. `tells_all`:
+  /// all its disposals have numbers.
   std::uint64_t missing(const Guid& writer, std::uint64_t sequence, bool tells_all);
   /// Records a disposal for which Cyclone reports neither writer nor number: one fewer sample counts as missing in the
   /// next gap of some writer.
@@ -45,14 +44,14 @@ class Arrivals {
   std::map<Guid, Seen> writers_;
   std::uint64_t without_number_ = 0;
   std::pair<const Guid, Seen>* last_ =
-      nullptr;  ///< the one asked for last: most samples of a datagram are of one writer
+      nullptr;  ///< the last requested one, because most samples of a datagram are of one writer
 };
 
 /// Keys that are too long for a hash to be the key itself, by their hash. Any-thread.
 class KeysByHash {
  public:
   void saw(Bytes key);
-  /// Empty: none that was seen.
+  /// Empty: no key with this hash is known.
   std::vector<std::byte> key_of(Bytes hash) const;
 
  private:
@@ -78,9 +77,9 @@ struct SampleType : ddsi_sertype {
 struct Sample : ddsi_serdata {
   Guid writer;
   std::int64_t received_ns;  ///< CLOCK_REALTIME; 0: it was written here, not received
-  std::uint64_t missing;     ///< as Arrivals has it
-  std::uint64_t order;       ///< of types with key: in which samples came to be in this process, from any writer
-  std::size_t memory_bytes;  ///< all of it, as it was asked for
+  std::uint64_t missing;     ///< the result of Arrivals::missing()
+  std::uint64_t order;  ///< for types with key: the order in which samples of all writers were created in this process
+  std::size_t memory_bytes;  ///< the requested size of the whole block
   std::uint32_t size, key_size;
   bool writer_known;
 
@@ -91,9 +90,9 @@ struct Sample : ddsi_serdata {
 };
 
 SampleType* make_sample_type(const TypePtr& type);
-/// Null: no memory. Kind is data, or key for a disposal: its payload is then made of the key.
+/// Null: no memory. Kind is data, or key for a disposal, whose payload is then created from the key.
 Sample* make_sample(const SampleType& type, ddsi_serdata_kind kind, const Guid& writer, Bytes payload, Bytes key);
-/// An instance that nobody has, to be unregistered: it shows that the writer lives, and changes nothing else.
+/// An unused instance to unregister: this shows that the writer is alive, and changes nothing else.
 Sample* make_sign_of_life(const SampleType& type, const Guid& writer);
 
 }  // namespace sonde::bus::cyclonedds

@@ -117,9 +117,9 @@ Writer::~Writer() {
   try {
     if (publisher_) {
       if (writer_) {
-        // Fast DDS 2 gives the samples of a writer that goes back to their pool while its heartbeat may still read
-        // them: it then counts gaps from nonsense, for hours, under the lock that the writer's end waits for. From a
-        // history that was emptied under that lock it reads nothing.
+        // Fast DDS 2 returns the samples of an ending writer to their pool while its heartbeat may still read them. It
+        // then counts gaps from invalid numbers, for hours, under the lock that the writer's end needs. If the history
+        // is emptied under that lock, the heartbeat reads nothing.
         std::size_t removed = 0;
         writer_->clear_history(&removed);
         publisher_->delete_datawriter(writer_);
@@ -162,9 +162,9 @@ template <typename Send> Result<void> Writer::send(Bytes payload, Bytes key, con
     sample.payload = payload;
     sample.key = key;
     // Fast DDS itself waits for space, a part of max_blocking at a time. It reports a timeout too early if the last
-    // acknowledgement freed so much space that it finds nothing left to remove: that is temporary. No place for one
-    // more instance does not, and has to be asked for. Should there be other reasons, a writer that may wait forever
-    // does so with pauses.
+    // acknowledgement freed so much space that it finds nothing left to remove: that is temporary. A lack of room for
+    // one more instance is not temporary, and must be queried. In case of other reasons, a writer that may wait forever
+    // waits with pauses.
     constexpr double first_pause_s = 1e-3, longest_pause_s = 50e-3;
     const Deadline deadline = max_blocking_s_ < 1e9 ? Deadline::in_s(max_blocking_s_) : Deadline{};
     for (double pause_s = 0;;) {
@@ -174,7 +174,7 @@ template <typename Send> Result<void> Writer::send(Bytes payload, Bytes key, con
         const double began_s = now_s();
         const Code code = send(&sample);
         if (code != Code::RETCODE_TIMEOUT || deadline.passed()) return sent(code, payload.size());
-        if (now_s() - began_s >= wait_piece_s) pause_s = first_pause_s;  // for the others, whose turn it is
+        if (now_s() - began_s >= wait_piece_s) pause_s = first_pause_s;  // for the other writers, which come first now
         else if (!key.empty() && !writer_->register_instance(&sample).isDefined()) return no_instance();
       }
       if (pause_s > 0) sleep_until(now_s() + pause_s);
@@ -190,7 +190,7 @@ Result<void> Writer::write(Bytes payload, Bytes key) {
 }
 
 Result<void> Writer::dispose(Bytes payload, Bytes key) {
-  // Fast DDS forgets an instance that was disposed of when it is given up, too, which goes in one.
+  // Fast DDS forgets a disposed instance only if it is also unregistered; one call does both.
   const auto dispose = [this](Sample* sample) {
     return gives_up_ ? writer_->unregister_instance(sample, dds::HANDLE_NIL)
                      : writer_->dispose(sample, dds::HANDLE_NIL);
@@ -240,7 +240,7 @@ Status Writer::status() {
 }
 
 std::vector<Guid> Writer::matched() {
-  // The count of Fast DDS goes down before it calls the listener.
+  // Fast DDS decreases its count before it calls the listener.
   dds::PublicationMatchedStatus matched;
   if (writer_->get_publication_matched_status(matched) == Code::RETCODE_OK && matched.current_count == 0) return {};
   return matches_.list(known_);
@@ -348,8 +348,8 @@ void Reader::report_ends(std::deque<Held>& all) {
   std::erase_if(all, [](const Held& of) { return !of.info.has_data && of.payload.empty(); });
 }
 
-/// Fast DDS gives the samples of one instance, then those of the next: all that are there, by arrival. A sample that
-/// was lost or had no place arrives after the writer's next ones, and is given before them all the same.
+/// Fast DDS returns all present samples of one instance by arrival, then those of the next instance. A sample that was
+/// lost or had no room arrives after the writer's next ones, but is still returned before them.
 void Reader::fetch() {
   arrived_.store(false);
   instances_.begin();
@@ -385,7 +385,7 @@ std::size_t Reader::take(std::size_t most, const Taker& taker) {
         if (!next(one)) return n;
         taker(one.info, sample_.payload);
       }
-      arrived_.store(true);  // the next wait() looks
+      arrived_.store(true);  // the next wait() checks
       return n;
     }
     while (n < most) {
@@ -418,7 +418,7 @@ void Reader::hang(std::shared_ptr<Bell> bell) {
     const std::lock_guard lock(bells_mutex_);
     bells_.push_back(std::move(bell));
   }
-  arrived_.store(true);  // what came before anybody listened
+  arrived_.store(true);  // for samples that arrived before the listener was set
 }
 
 void Reader::unhang(const std::shared_ptr<Bell>& bell) {
@@ -446,7 +446,7 @@ void Reader::writer_left(const Guid& writer) {
   }
 }
 
-/// Fast DDS takes a writer whose liveliness is lost out of its instances, as it does one that is gone.
+/// Fast DDS removes a writer whose liveliness is lost from its instances, as if it were gone.
 void Reader::on_liveliness_changed(dds::DataReader*, const dds::LivelinessChangedStatus& status) {
   const Guid writer = guid_of(status.last_publication_handle);
   const std::int32_t before = lapsed_.exchange(status.not_alive_count);
@@ -522,7 +522,7 @@ Result<void> Waiter::attach(ReaderPort& reader, std::uint64_t tag) {
     readers_.emplace_back(mine, tag);
   }
   mine->hang(bell_);
-  bell_->ring();  // whoever sleeps has to look at this one as well
+  bell_->ring();  // a sleeping thread must check this reader too
   return {};
 }
 

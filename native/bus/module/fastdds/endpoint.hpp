@@ -1,6 +1,5 @@
 #pragma once
-/// Writers, readers and waiters over Fast DDS. Nothing is answered from Fast DDS's own threads: listeners count and
-/// ring.
+/// Writers, readers and waiters over Fast DDS. Listeners run in Fast DDS's threads, so they only count and ring.
 
 #include <atomic>
 #include <condition_variable>
@@ -38,7 +37,7 @@ class Matches {
   using Known = std::function<bool(const Guid&)>;
   enum class Change : std::uint8_t { none, came, went };
   Change changed(std::int32_t now, const Guid& last);
-  /// Those that came and that `known` still knows.
+  /// The matched peers that `known` still knows.
   std::vector<Guid> list(const Known& known);
   std::int32_t count() const { return count_.load(); }
 
@@ -48,13 +47,13 @@ class Matches {
   std::atomic<std::int32_t> count_{0};
 };
 
-/// One thread at a time writes by a writer: several that find no place end the process by an assertion of Fast DDS', or
-/// lose it memory for good. Any-thread.
+/// Only one thread at a time uses a writer: if several find no room, an assertion of Fast DDS ends the process, or
+/// memory is lost forever. Any-thread.
 class Turn {
  public:
   class Mine {
    public:
-    Mine(Turn& turn, Deadline deadline);  ///< false: others had it until then
+    Mine(Turn& turn, Deadline deadline);  ///< false: other threads had it until the deadline
     ~Mine();
     Mine(const Mine&) = delete;
     Mine& operator=(const Mine&) = delete;
@@ -74,7 +73,7 @@ class Turn {
 
 class Writer final : public WriterPort, private dds::DataWriterListener {
  public:
-  /// `release` gives the topic back, after the writer is gone.
+  /// `release` gives the topic back after the writer is gone.
   static Result<std::unique_ptr<Writer>> make(dds::DomainParticipant& participant, dds::Topic& topic,
                                               const WriterPlan& plan, Matches::Known known,
                                               std::function<void()> release);
@@ -109,7 +108,7 @@ class Writer final : public WriterPort, private dds::DataWriterListener {
 
 class Reader final : public ReaderPort, private dds::DataReaderListener {
  public:
-  /// `sound`: whose disposals tell their instance soundly (Keys::payload_of()).
+  /// `sound`: writers whose disposals identify their instance reliably (Keys::payload_of()).
   static Result<std::unique_ptr<Reader>> make(dds::DomainParticipant& participant, dds::Topic& topic,
                                               const TypePtr& type, bool hashed_keys, const ReaderPlan& plan,
                                               Matches::Known known, Matches::Known sound,
@@ -121,7 +120,7 @@ class Reader final : public ReaderPort, private dds::DataReaderListener {
   std::vector<Guid> matched() override;
   bool on_match(std::function<void()> tell) override;
 
-  /// A writer of another participant is gone, whether it was matched or not. By Fast DDS's threads.
+  /// A writer of another participant is gone, matched or not. Called by Fast DDS's threads.
   void writer_left(const Guid& writer);
   const dds::DomainParticipant* participant() const { return participant_; }
   /// Whether take() would find something now.
@@ -135,9 +134,9 @@ class Reader final : public ReaderPort, private dds::DataReaderListener {
     std::vector<std::byte> payload;
     std::int64_t sequence = 0, arrived_ns = 0;
     rtps::InstanceHandle_t handle;
-    dds::InstanceStateKind now = dds::ALIVE_INSTANCE_STATE;  ///< of the instance, as it was taken
-    std::int32_t disposals = 0, orphanings = 0;              ///< of the instance, as it came
-    bool ends = false;                                       ///< without data: the instance, for all that write it
+    dds::InstanceStateKind now = dds::ALIVE_INSTANCE_STATE;  ///< state of the instance when it was taken
+    std::int32_t disposals = 0, orphanings = 0;              ///< counts of the instance when the sample arrived
+    bool ends = false;  ///< a sample without data: the instance ends for all its writers
   };
   Reader(const TypePtr& type, bool hashed_keys, bool exclusive, Matches::Known known, Matches::Known sound,
          std::function<void()> release);
@@ -163,7 +162,7 @@ class Reader final : public ReaderPort, private dds::DataReaderListener {
   Sample sample_;
   std::deque<Held> fetched_;          ///< of keyed topics
   std::atomic<std::size_t> left_{0};  ///< in fetched_
-  std::atomic<bool> arrived_{false};  ///< there may be samples in Fast DDS
+  std::atomic<bool> arrived_{false};  ///< Fast DDS may have samples
   std::mutex match_mutex_;
   std::function<void()> tell_match_;
   std::mutex bells_mutex_;

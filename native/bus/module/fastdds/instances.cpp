@@ -9,7 +9,7 @@
 namespace sonde::bus::fastdds {
 
 namespace {
-constexpr std::size_t max_gone = 4096;  ///< writers that came and went while nobody took
+constexpr std::size_t max_gone = 4096;  ///< the most writers that came and went between two takes
 }
 
 std::size_t Instances::Hash::operator()(const Handle& handle) const {
@@ -85,10 +85,10 @@ std::vector<Instances::End> Instances::ends(std::int64_t matched, const Known& k
     if (overflown_)
       for (const auto& [handle, entry] : entries_) lost.insert(entry.writers.begin(), entry.writers.end());
   }
-  std::erase_if(lost, known);  // not under the lock: whoever answers has one that is held while left() is called
+  std::erase_if(lost, known);  // not under the lock: `known` needs a lock that is held while left() is called
   const std::lock_guard lock(mutex_);
   overflown_ = false;
-  // Those that have returned meanwhile are not in gone_ any more.
+  // Writers that have returned meanwhile are not in gone_ any more.
   for (const Guid& guid : leaving_)
     if (gone_.erase(guid)) lost.insert(guid);
   leaving_.clear();
@@ -96,8 +96,8 @@ std::vector<Instances::End> Instances::ends(std::int64_t matched, const Known& k
   for (auto at = entries_.begin(); at != entries_.end();) {
     Entry& entry = at->second;
     const auto next = std::next(at);
-    // A sample that was taken just now, whose writers have all left before, of an instance that is alive: another
-    // writes it, whose samples were replaced or dropped before anybody took them.
+    // A sample was just taken whose writers had all left before, but the instance is alive: another writer
+    // writes it, whose samples were replaced or dropped before they were taken.
     const bool alive = entry.take == take_ && entry.alive;
     if (ends_without(entry, lost, matched)) {
       if (alive && matched > 0) {

@@ -1,6 +1,6 @@
 #pragma once
-/// The writers of a reader's instances. Fast DDS 2 notes when an instance has lost its writers, but hands over no
-/// sample of it: what was taken, and which writers have left, give the same.
+/// The writers of a reader's instances. Fast DDS 2 notes when an instance has lost its writers, but delivers no sample
+/// for it. The taken samples and the writers that have left give the same information.
 
 #include <atomic>
 #include <cstddef>
@@ -24,39 +24,39 @@ class Instances {
   using Handle = eprosima::fastrtps::rtps::InstanceHandle_t;
   using Known = std::function<bool(const Guid&)>;
   struct End {
-    std::vector<std::byte> payload;  ///< the key fields alone mean something
+    std::vector<std::byte> payload;  ///< only the key fields are valid
     Guid writer;                     ///< the last that wrote it
   };
 
-  /// `exclusive`: Fast DDS drops what weaker writers write, so while anybody is matched an instance may have a writer
-  /// of which no sample came, and no end of it is reported.
+  /// `exclusive`: Fast DDS drops samples of weaker writers, so while any writer is matched, an instance may have a
+  /// writer without received samples, and no end is reported.
   Instances(TypePtr type, bool exclusive) : type_(std::move(type)), checker_(type_), exclusive_(exclusive) {}
 
   /// A writer is not matched any more, or its liveliness is lost.
   void left(const Guid& writer);
   void returned(const Guid& writer);
-  /// Whether ends() would find something although nothing more was taken. `matched`: writers.
+  /// Whether ends() would find something although nothing more was taken. `matched`: the number of matched writers.
   bool has_ends(std::int64_t matched);
 
-  /// Before everything that came is taken: those that have left by now have nothing that comes later.
+  /// Call it before taking: writers that have left by now send nothing more.
   void begin();
-  /// `alive`: the instance's state in Fast DDS as the sample was taken.
+  /// `alive`: the instance's state in Fast DDS when the sample was taken.
   void wrote(const Handle& instance, const Guid& writer, Bytes payload, bool alive);
   void gave_up(const Handle& instance, const Guid& writer);
   void ended(const Handle& instance) {
     const std::lock_guard lock(mutex_);
     entries_.erase(instance);
   }
-  /// After everything was taken: instances that nobody writes any more, each once. `known`: whether a writer is.
+  /// Call it after taking: the instances without writers, each once. `known`: whether a writer is known.
   std::vector<End> ends(std::int64_t matched, const Known& known);
 
  private:
   struct Entry {
     std::vector<std::byte> key;
-    std::vector<Guid> writers;  ///< none: others write it, of which no sample came
+    std::vector<Guid> writers;  ///< empty: written only by writers without received samples
     Guid last;
     std::uint64_t take = 0;
-    bool alive = true;  ///< in Fast DDS, at that take
+    bool alive = true;  ///< the state in Fast DDS at that take
   };
   struct Hash {
     std::size_t operator()(const Handle& handle) const;
@@ -69,9 +69,9 @@ class Instances {
   std::mutex mutex_;  ///< of all that follows
   std::unordered_map<Handle, Entry, Hash> entries_;
   std::set<Guid> gone_, leaving_;
-  bool overflown_ = false;  ///< more have left than gone_ holds
+  bool overflown_ = false;  ///< more writers have left than gone_ can hold
   std::uint64_t take_ = 0;
-  std::atomic<bool> looks_{false};  ///< gone_ has changed since has_ends() looked
+  std::atomic<bool> looks_{false};  ///< gone_ has changed since the last has_ends()
   bool has_ends_ = false;
 };
 

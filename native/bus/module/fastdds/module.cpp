@@ -14,10 +14,10 @@ namespace {
 
 const char* version() { return FASTRTPS_VERSION_STR; }
 
-/// Without tcp4, though Fast DDS 2.9 has it. Each of two participants connects to the other when it has discovered it;
-/// where both do so at once, as those that begin together do, both connections may be refused as the second of a pair,
-/// and no sample ever comes: 10,000 samples of two writers to two readers, all of one machine, are lost whole. And its
-/// threads crash when a participant is closed in traffic.
+/// Without tcp4, although Fast DDS 2.9 has it. Each of two participants connects to the other after discovery. If both
+/// do so at the same time, as after a common start, each connection may be refused as the second of a pair, and no
+/// sample ever arrives: 10,000 samples of two writers to two readers on one machine were all lost. Also, its threads
+/// crash when a participant is closed during traffic.
 Caps caps() {
   Caps can;
   can.udp4 = can.udp6 = can.shared_memory = true;

@@ -60,13 +60,13 @@ class Directory final : public dds::DomainParticipantListener {
     const std::lock_guard lock(mutex_);
     return endpoints_.contains(guid);
   }
-  /// Whether an endpoint is, or was, one of Sonde's, whatever DDS it has.
+  /// Whether an endpoint is, or was, one of Sonde, with any DDS.
   bool is_ours(const Guid& guid) {
     const std::lock_guard lock(mutex_);
     return ours_.contains(prefix_of(guid));
   }
-  /// `left` is called with each writer of another participant that goes, by Fast DDS's threads, until unwatch() has
-  /// returned. Fast DDS's status of matches names a writer that goes, too, but two that go at once share that status.
+  /// Until unwatch() has returned, Fast DDS's threads call `left` with each writer of another participant that ends.
+  /// The status of matches also names ending writers, but two that end at the same time share one status.
   void watch(std::uint64_t number, std::function<void(const Guid&)> left) {
     const std::lock_guard lock(watchers_mutex_);
     watchers_[number] = std::move(left);
@@ -161,14 +161,14 @@ class Directory final : public dds::DomainParticipantListener {
   std::mutex mutex_;
   std::map<Guid, Participant> participants_;
   std::map<Guid, Endpoint> endpoints_;
-  std::set<std::array<std::byte, 12>> ours_;  ///< participants, also those that have gone
+  std::set<std::array<std::byte, 12>> ours_;  ///< participants, including former ones
   std::mutex watchers_mutex_;
   std::map<std::uint64_t, std::function<void(const Guid&)>> watchers_;
 };
 
-/// A participant's number in its process, from which its ports follow: the least that is free, again after others have
-/// gone. Fast DDS counts on for as long as the process lives, beyond the ports that peers look at and at last beyond
-/// 65535, where it ends the process.
+/// A participant's number in its process, which determines its ports: the lowest free number. Fast DDS itself never
+/// reuses numbers: they would grow beyond the ports that peers try, and finally beyond 65535, where it ends the
+/// process.
 class Number {
  public:
   Number() {
@@ -183,7 +183,7 @@ class Number {
   Number(const Number&) = delete;
   Number& operator=(const Number&) = delete;
   unsigned value() const { return value_; }
-  /// Somebody else's Fast DDS in this process has it.
+  /// Another user of Fast DDS in this process has this number.
   void is_foreign() { foreign_ = true; }
 
  private:
@@ -324,8 +324,8 @@ class FastParticipant final : public ParticipantPort {
     };
   }
 
-  /// Fast DDS writes a server's files into the working folder. A thread may have one of its own, which those that it
-  /// starts share.
+  /// Fast DDS writes a server's files to the working folder. A thread can have its own working folder, which the
+  /// threads that it starts share.
   template <typename Create>
   static void in_folder(const std::string& folder, const Create& create, std::string& failed) {
     std::thread([&] {
@@ -335,7 +335,7 @@ class FastParticipant final : public ParticipantPort {
     }).join();
   }
 
-  /// Fast DDS has one topic of a name, one type of a name.
+  /// Fast DDS has only one topic and one type of each name.
   Result<dds::Topic*> hold(const std::string& name, const TypePtr& type) {
     const std::lock_guard lock(mutex_);
     const auto other = [&](const std::string& what) {
@@ -384,10 +384,10 @@ class FastParticipant final : public ParticipantPort {
   }
 
   std::unique_ptr<Number> number_;
-  std::unique_ptr<GroupLock> group_;  ///< of shared memory; the last to go
+  std::unique_ptr<GroupLock> group_;  ///< for shared memory; destroyed last
   std::shared_ptr<dds::DomainParticipantFactory> factory_;
   Directory directory_;
-  std::atomic<std::uint64_t> readers_{0};  ///< that were opened
+  std::atomic<std::uint64_t> readers_{0};  ///< readers opened so far
   dds::DomainParticipant* participant_ = nullptr;
   std::uint16_t port_ = 0;
   bool hashed_keys_ = false;
@@ -402,8 +402,8 @@ void settle() {
   static const bool once = [] {
     keep_words();
     dds::DomainParticipantFactory::get_shared_instance()
-        ->load_profiles();  // now, so that nothing overwrites what follows
-    // Within a process as between processes: what is measured here holds there, and what works here works there.
+        ->load_profiles();  // loaded now, so that they do not overwrite the following settings
+    // Inside a process the same as between processes, so that measurements and tests are valid for both.
     eprosima::fastrtps::LibrarySettingsAttributes settings;
     settings.intraprocess_delivery = eprosima::fastrtps::INTRAPROCESS_OFF;
     eprosima::fastrtps::xmlparser::XMLProfileManager::library_settings(settings);
@@ -415,7 +415,7 @@ void settle() {
 }  // namespace
 
 Result<std::unique_ptr<ParticipantPort>> open_participant(const Profile& profile) {
-  // Fast DDS would make a client of every simple participant, whatever the profile says.
+  // Fast DDS would turn every simple participant into a client, whatever the profile says.
   if (const char* servers = std::getenv("ROS_DISCOVERY_SERVER");
       servers && *servers && profile.discovery.kind != DiscoveryKind::server)
     return Error{"bus.open",

@@ -14,9 +14,9 @@ using eprosima::fastrtps::rtps::SerializedPayload_t;
 namespace {
 
 constexpr std::size_t handle_bytes = 16;
-constexpr unsigned char unknown_byte = 0xff;      ///< of the handle of samples whose key nobody can tell
-constexpr std::uint32_t first_bytes = 128;        ///< that a history's payloads begin with; they grow with what comes
-constexpr std::size_t most_remembered = 1 << 16;  ///< keys of instances, of a reader whose keys are hashed
+constexpr unsigned char unknown_byte = 0xff;      ///< byte of the handle of samples with an unknown key
+constexpr std::uint32_t first_bytes = 128;        ///< initial size of a history's payloads, which grow as needed
+constexpr std::size_t most_remembered = 1 << 16;  ///< the most stored keys of a reader whose keys are hashed
 
 void set_handle(InstanceHandle_t& handle, Bytes key, bool hash) {
   if (hash) {
@@ -80,7 +80,7 @@ bool PayloadType::getKey(void* data, InstanceHandle_t* handle, bool force_md5) {
     return true;
   }
   if (!checker_.verify(sample.payload)) {
-    // Dropped here, nobody would learn of it: an instance of their own, and the reader says what is wrong with them.
+    // If they were dropped here, the fault would stay unknown: they get their own instance, and the reader reports it.
     for (std::size_t k = 0; k < handle_bytes; ++k) handle->value[k] = unknown_byte;
     return true;
   }

@@ -1,5 +1,5 @@
 #pragma once
-/// Samples as Fast DDS sees them: payloads that cross it as they are, and the key that they are known by.
+/// Samples for Fast DDS: payloads that pass it unchanged, and their keys.
 
 #include <cstddef>
 #include <cstdint>
@@ -46,17 +46,17 @@ class PayloadType final : public eprosima::fastdds::dds::TopicDataType {
 /// with this handle. Owner-thread.
 class Keys {
  public:
-  /// `hashed`: handles are hashes whatever the key's length, as with security.
+  /// `hashed`: handles are hashes for any key length, as with security.
   Keys(TypePtr type, bool hashed);
   void saw(const eprosima::fastrtps::rtps::InstanceHandle_t& handle, Bytes payload);
-  /// Empty: a hash of a key that was never seen. Not `sound` are handles of disposals of others than Fast DDS and
-  /// Sonde: where all that they carry is the key, and its payload has 16 bytes at most, Fast DDS makes the handle of
-  /// that, encapsulation and all; and Cyclone DDS hashes no key that happens to be short.
+  /// Empty: the hash of an unknown key. Handles of disposals from other implementations than Fast DDS and Sonde are not
+  /// `sound`: if a disposal contains only the key, in at most 16 bytes, Fast DDS creates the handle from the payload
+  /// including its encapsulation; and Cyclone DDS does not hash short keys.
   std::vector<std::byte> payload_of(const eprosima::fastrtps::rtps::InstanceHandle_t& handle, bool sound) const;
 
  private:
   TypePtr type_;
-  std::optional<Checker> checker_;  ///< where keys are hashed
+  std::optional<Checker> checker_;  ///< if keys are hashed
   bool may_be_short_ = true;
   std::map<eprosima::fastrtps::rtps::InstanceHandle_t, std::vector<std::byte>> seen_;
 };

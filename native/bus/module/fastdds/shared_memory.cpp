@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::string_view prefix = "fastrtps_", port_prefix = "fastrtps_port";
 
-/// Port of a domain that all its participants listen at, by DDSI-RTPS.
+/// Whether it is the common port of a domain, where all participants listen (DDSI-RTPS).
 bool is_group(std::string_view name) {
   unsigned port = 0;
   if (!name.starts_with(port_prefix)) return false;
@@ -42,7 +42,7 @@ double age_of(const struct stat& file) {
 
 std::size_t removed(const std::filesystem::path& path) { return unlink(path.c_str()) == 0 ? 1 : 0; }
 
-/// A segment or port, what guards it, and the lock file last: who is cut off before leaves it to the next.
+/// Removes a segment or port and its guards, and the lock file last, so that an interrupted removal can be continued.
 std::size_t remove_all(const std::filesystem::path& in, const std::string& name, const std::string& lock) {
   std::size_t files = removed(in / name);
   if (name.starts_with(port_prefix)) files += removed(in / ("sem." + name + "_mutex"));
@@ -50,7 +50,7 @@ std::size_t remove_all(const std::filesystem::path& in, const std::string& name,
   return files;
 }
 
-/// Names of Fast DDS' files that processes have mapped, of those that show what they map.
+/// The names of Fast DDS files that processes have mapped, as far as their mappings are readable.
 std::set<std::string> mapped_names() {
   std::set<std::string> names;
   std::error_code failed;
@@ -69,7 +69,7 @@ std::set<std::string> mapped_names() {
 
 Cleaned clean(double age_s, const std::string& folder) {
   const std::filesystem::path in(folder);
-  std::set<std::string> locks, subjects;  // what is or was locked: segments and ports
+  std::set<std::string> locks, subjects;  // segments and ports that are or were locked
   std::error_code failed;
   for (auto at = std::filesystem::directory_iterator(folder, failed);
        !failed && at != std::filesystem::directory_iterator(); at.increment(failed)) {
@@ -84,7 +84,7 @@ Cleaned clean(double age_s, const std::string& folder) {
   for (const std::string& lock : locks) {
     const std::string of = lock.substr(0, lock.size() - 3);
     subjects.erase(of);
-    // A pipe of that name would hold up who opens it until somebody writes.
+    // Opening a pipe of that name would block until another program writes.
     const int fd = open((in / lock).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) continue;
     struct stat opened{}, named{};
@@ -138,7 +138,7 @@ GroupLock::GroupLock(std::uint32_t group_port, const std::string& folder)
 
 GroupLock::~GroupLock() {
   if (fd_ < 0) return;
-  if (flock(fd_, LOCK_EX | LOCK_NB) == 0) unlink(path_.c_str());  // the last
+  if (flock(fd_, LOCK_EX | LOCK_NB) == 0) unlink(path_.c_str());  // this was the last one
   close(fd_);
 }
 

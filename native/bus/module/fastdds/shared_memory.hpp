@@ -1,5 +1,5 @@
 #pragma once
-/// Fast DDS' files in /dev/shm: what holds a domain together, and what killed processes left. Any-thread.
+/// Files of Fast DDS in /dev/shm: the common port of a domain, and files that killed processes left. Any-thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,20 +11,20 @@ struct Cleaned {
   std::size_t files = 0;  ///< removed
   std::size_t young = 0;  ///< left because of their age
 };
-/// Removes segments and ports of the dead. Fast DDS keeps a lock file beside each, locked by flock() for
-/// as long as its owner lives: fastrtps_…_el of one owner, _sl of a port with several. What has an _el that can be
-/// locked goes; so does a port of one owner without a lock file: some sender, who has it mapped, outlived the owner. A
-/// domain's common port, and a named mutex without a port, go where nobody locks them and no process has them mapped.
+/// Removes segments and ports of dead processes. Next to each, Fast DDS has a lock file, which is locked with flock()
+/// as long as the owner lives: fastrtps_…_el for one owner, _sl for a port with several. Files with a lockable _el are
+/// removed. So is a port of one owner without a lock file: a sender that has it mapped outlived the owner. A domain's
+/// common port, and a named mutex without a port, are removed if no process locks or maps them.
 /// Files younger than `age_s` stay, because files are created before they are locked. Files of data sharing
-/// (fast_datasharing_…) have no lock and are not made by this module: they are left.
+/// (fast_datasharing_…) have no lock and are not created by this module, so they stay.
 Cleaned clean(double age_s = 0.1, const std::string& folder = "/dev/shm");
 
-/// Holds the port that all participants of a domain listen at. Fast DDS 2 lets its first listener alone lock it; when
-/// that one is gone, the next participant to come takes the port for a dead one's, makes another, and those that are
-/// there and those that come never hear each other. So each participant locks it, for as long as it lives.
+/// Locks the common port of a domain, where all participants listen. In Fast DDS 2 only the first listener locks it.
+/// When that one is gone, the next new participant treats the port as a dead one and creates another, and old and new
+/// participants never hear each other. So each participant locks it as long as it lives.
 class GroupLock {
  public:
-  /// After Fast DDS has opened the port.
+  /// Create it after Fast DDS has opened the port.
   explicit GroupLock(std::uint32_t group_port, const std::string& folder = "/dev/shm");
   ~GroupLock();
   GroupLock(const GroupLock&) = delete;
@@ -35,7 +35,7 @@ class GroupLock {
   int fd_ = -1;
 };
 
-/// B that are free in /dev/shm: Fast DDS writes there at once, and is killed by SIGBUS where there is no room.
+/// Free bytes in /dev/shm: Fast DDS writes there immediately, and SIGBUS kills the process if there is no room.
 std::uint64_t room(const std::string& folder = "/dev/shm");
 
 }  // namespace sonde::bus::fastdds

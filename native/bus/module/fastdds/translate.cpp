@@ -30,7 +30,7 @@ namespace transports = eprosima::fastdds::rtps;
 using rtps::IPLocator;
 using rtps::Locator_t;
 
-/// Ports as DDSI-RTPS 2.2, 9.6.1 has them.
+/// The ports of DDSI-RTPS 2.2, 9.6.1.
 constexpr unsigned port_base = 7400, domain_gain = 250, participant_gain = 2, discovery_offset = 10, data_offset = 11;
 constexpr unsigned indices = 120;  ///< participants of one host that simple discovery without groups asks
 constexpr unsigned default_server_port = 11811;
@@ -39,11 +39,12 @@ constexpr unsigned default_server_port = 11811;
 /// For sending, the kernel's default is best: on loopback it blocks a writer until its reader has read, and after this
 /// number of bytes a reliable writer requests an acknowledgement. With 4 MiB the writer overruns the reader instead.
 constexpr std::uint32_t receive_bytes = 4u << 20;
-/// Size of shared memory: data that a participant has sent and nobody has read yet. Fast DDS fills it with zeros at
-/// once, so that it is allocated.
+/// Size of shared memory, which holds data that a participant has sent and no reader has read yet. Fast DDS fills it
+/// with zeros immediately, so that it is allocated.
 constexpr std::uint32_t segment_bytes = 2u << 20;
-/// Messages that wait at a port, and that a participant has under way. What comes beyond is lost and sent again: with
-/// Fast DDS' own 512 a writer of small samples, who may have 5000 under way, does that all the time.
+/// The most messages that wait at a port, and that a participant has in transfer. Messages beyond that are lost and
+/// sent again: with Fast DDS's default of 512 this happens all the time to a writer of small samples, which may have
+/// 5000 in transfer.
 constexpr std::uint32_t queue_messages = 4096, port_bytes = queue_messages * 16 + (64u << 10);
 
 unsigned discovery_port(std::uint32_t domain, unsigned index) {
@@ -74,9 +75,9 @@ Locator_t locator(TransportKind kind, const std::string& address, std::uint32_t 
   return out;
 }
 
-/// Ports of shared memory. Senders go on writing into the port of a killed process after a successor has taken its
-/// number, and that one is never heard: so nobody takes the first free numbers, but each its own, as far as the domain
-/// leaves some. The group's stays.
+/// Ports of shared memory. If a new process takes the number of a killed one, senders continue to write to the old
+/// port, and the new process receives nothing. So participants do not take the first free numbers, but different ones,
+/// as far as the domain has any. The group's port stays.
 void scatter(std::uint32_t domain, unsigned number, rtps::PortParameters& ports) {
   const unsigned group = port_base + domain_gain * domain;
   const unsigned pairs = std::max((65535 - group - data_offset) / participant_gain, number + 2) - number - 1;
@@ -90,7 +91,7 @@ rtps::GuidPrefix_t server_prefix(std::uint32_t domain, const std::string& addres
   rtps::GuidPrefix_t prefix;
   unsigned char bytes[16] = {};
   inet_pton(v6 ? AF_INET6 : AF_INET, address.c_str(), bytes);
-  if (v6)  // 16 bytes do not fit; the halves over each other differ where addresses of a site do
+  if (v6)  // 16 bytes do not fit; the XOR of both halves still differs between addresses of a site
     for (unsigned k = 0; k < 8; ++k) bytes[k] = static_cast<unsigned char>(bytes[k] ^ bytes[k + 8]);
   prefix.value[0] = 0x44;
   prefix.value[1] = static_cast<unsigned char>(domain);
@@ -100,7 +101,7 @@ rtps::GuidPrefix_t server_prefix(std::uint32_t domain, const std::string& addres
   return prefix;
 }
 
-/// Fast DDS takes the next port where one is taken, and others would then look for it in vain.
+/// Whether a port is free: if not, Fast DDS would use the next one, where others do not search.
 bool is_free(TransportKind kind, const std::string& address, std::uint16_t port) {
   const bool v6 = kind == TransportKind::udp6;
   const int fd = socket(v6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -189,7 +190,7 @@ Result<void> add_discovery(const Profile& profile, const std::vector<Address>& a
       duration(discovery.announce_s > 0 ? discovery.announce_s : std::min(3.0, discovery.lease_s / 3));
 
   const unsigned last = last_index(profile.domain);
-  // Fast DDS joins IPv6 groups by the address's scope, and ::1 has none: no group reaches it.
+  // Fast DDS joins IPv6 groups by the address's scope, which ::1 does not have: it receives no group.
   const bool deaf = v6 && only_loopback(addresses);
   if (deaf && transport.multicast == Multicast::all)
     return Error{"bus.unsupported", "fastdds 2 has no groups on IPv6's loopback; asked for: multicast=\"all\"",
@@ -218,7 +219,7 @@ Result<void> add_discovery(const Profile& profile, const std::vector<Address>& a
   switch (discovery.kind) {
     case DiscoveryKind::simple:
       config.discoveryProtocol = rtps::DiscoveryProtocol_t::SIMPLE;
-      // Without groups, simple discovery is asking every port of this machine.
+      // Without groups, simple discovery asks every port of this machine.
       if (!announced)
         for (const Address& address : addresses)
           for (unsigned k = 0; k <= last; ++k)
@@ -310,9 +311,9 @@ dds::LivelinessQosPolicyKind kind_of(Liveliness kind) {
   return dds::AUTOMATIC_LIVELINESS_QOS;
 }
 
-/// Fast DDS wants room for max_instances times max_samples_per_instance where a topic has keys, multiplies both, and
-/// adds those of a topic's endpoints, in 32 bits. So with keys a bound is each instance's, and there are as many
-/// instances as 32 bits leave.
+/// For topics with keys, Fast DDS needs room for max_instances times max_samples_per_instance, and sums these products
+/// over a topic's endpoints in 32 bits. So with keys a bound applies to each instance, and the number of instances is
+/// what 32 bits allow.
 void set_history(const Qos& qos, bool keyed, dds::HistoryQosPolicy& history, dds::ResourceLimitsQosPolicy& limits) {
   constexpr std::uint32_t default_samples = 5000, allocated = 100, most_samples = 1 << 22;
   const bool all = qos.history == History::keep_all;
@@ -379,7 +380,7 @@ std::string policy_name(dds::QosPolicyId_t id) {
 }
 
 Result<ParticipantPlan> plan_participant(const Profile& profile, unsigned number) {
-  // Fast DDS ends the process where its ports leave 16 bits.
+  // Fast DDS ends the process if its ports exceed 16 bits.
   if (number > last_index(profile.domain))
     return Error{"bus.open",
                  "domain " + std::to_string(profile.domain) + " has ports for " +
@@ -392,7 +393,7 @@ Result<ParticipantPlan> plan_participant(const Profile& profile, unsigned number
   if (!addresses) return addresses.error();
   plan.qos.name(profile.participant);
   auto& properties = plan.qos.properties().properties();
-  properties.clear();  // Fast DDS' own announce the same in more bytes
+  properties.clear();  // Fast DDS's own properties announce the same in more bytes
   properties.emplace_back("__Pid", std::to_string(getpid()), true);
   char host[256] = {};
   if (gethostname(host, sizeof host - 1) == 0) properties.emplace_back("__Hostname", host, true);
@@ -412,8 +413,8 @@ Result<WriterPlan> plan_writer(const Qos& qos, bool keyed) {
   plan.writer.ownership_strength().value = static_cast<std::uint32_t>(qos.strength);
   plan.writer.publish_mode().kind = dds::SYNCHRONOUS_PUBLISH_MODE;
   plan.max_blocking_s = qos.max_blocking_s;
-  // With a deadline Fast DDS would stop to look for missed ones when it forgets an instance; and who gives up an
-  // instance gives up its ownership.
+  // With a deadline, Fast DDS would stop checking for missed deadlines when it forgets an instance; and unregistering
+  // an instance also gives up its ownership.
   plan.gives_up = qos.deadline_s == forever && qos.ownership == Ownership::shared;
   plan.writer.writer_data_lifecycle().autodispose_unregistered_instances = true;
   // A lost last sample is noticed by the next heartbeat: every 3 s by default.

@@ -1,5 +1,5 @@
 #pragma once
-/// Profiles and QoS of ours in the words of Fast DDS 2. Any-thread.
+/// Translates profiles and QoS of Sonde to those of Fast DDS 2. Any-thread.
 
 #include <fastdds/dds/domain/qos/DomainParticipantQos.hpp>
 #include <fastdds/dds/publisher/qos/DataWriterQos.hpp>
@@ -21,12 +21,12 @@ namespace rtps = eprosima::fastrtps::rtps;
 struct ParticipantPlan {
   dds::DomainParticipantQos qos;
   std::uint16_t port = 0;        ///< a server's; 0: none
-  std::uint32_t group_port = 0;  ///< of shared memory, that all of the domain listen at; 0: none
-  std::string folder;            ///< where a server writes what it goes on from; empty: nowhere
+  std::uint32_t group_port = 0;  ///< for shared memory: the common port of the domain; 0: none
+  std::string folder;            ///< where a server stores its state for a restart; empty: nowhere
 };
 
 /// `number`: the participant's, in this process. Errors: those of network.hpp, bus.open (a port that is taken,
-/// a security file that cannot be read, ports that the domain has not).
+/// a security file that cannot be read, no more ports in the domain).
 Result<ParticipantPlan> plan_participant(const Profile& profile, unsigned number);
 
 /// How long one call of Fast DDS may wait for space: it can report a timeout early, so the Writer calls it again. The
@@ -37,13 +37,13 @@ struct WriterPlan {
   dds::PublisherQos publisher;
   dds::DataWriterQos writer;
   double max_blocking_s = 0;
-  bool gives_up = false;  ///< instances that are disposed of
+  bool gives_up = false;  ///< whether disposed instances are also unregistered
 };
 struct ReaderPlan {
   dds::SubscriberQos subscriber;
   dds::DataReaderQos reader;
 };
-/// Errors: bus.unsupported (what Fast DDS 2 cannot do and Caps have no word for).
+/// Errors: bus.unsupported (features that Fast DDS 2 lacks and Caps does not describe).
 Result<WriterPlan> plan_writer(const Qos& qos, bool keyed);
 Result<ReaderPlan> plan_reader(const Qos& qos, bool keyed);
 

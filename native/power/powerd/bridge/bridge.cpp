@@ -1,3 +1,4 @@
+// Long because: both directions of the bridge share its queues and counters.
 #include "power/powerd/bridge/bridge.hpp"
 
 #include <fcntl.h>
@@ -11,7 +12,6 @@
 #include <cmath>
 #include <cstring>
 #include <ctime>
-#include <filesystem>
 #include <fstream>
 #include <utility>
 
@@ -33,7 +33,7 @@ namespace {
 
 constexpr std::string_view mark = "sonde-mqtt-bridge";  ///< user data of writers whose samples came from MQTT
 constexpr std::uint32_t least_depth =
-    1024;  ///< least depth of readers: a broker that is slow for a moment loses nothing
+    1024;  ///< smallest depth of readers: while the broker is slow for a moment, no sample is lost
 constexpr std::size_t batch = 256, most_writers = 65536, most_alive = 65536;
 constexpr double held_back_s = 2e-3;  ///< longest delay; the end of a turn sends at once
 constexpr double told_every_s = 10, matched_s = 3, most_blocking_s = 0.1, held_s = 5, rebirth_s = 1;
@@ -71,7 +71,7 @@ Result<std::string> first_line(const std::string& path) {
   std::string line;
   if (!std::getline(in, line))
     return Error{"bridge.no_file", "the password file " + path + " is empty or cannot be read",
-                 "its first line is the password"};
+                 "write the password into its first line"};
   if (!line.empty() && line.back() == '\r') line.pop_back();
   return line;
 }
@@ -90,7 +90,7 @@ Result<void> Bridge::topics(const Config& config) {
       if (!any)
         return Error{"bridge.unknown_topic",
                      "no topic of the bus profile is called " + shown(plain) + nearest(plain, names),
-                     "[mqtt-bridge] to_mqtt and from_mqtt name its topics: " + joined(names)};
+                     "[mqtt-bridge] to_mqtt and from_mqtt can name these topics: " + joined(names)};
     }
   for (const auto& [name, declares] : declared) {
     Topic topic;
@@ -102,7 +102,7 @@ Result<void> Bridge::topics(const Config& config) {
     topic.mqtt = config_.prefix + "/" + name;
     topic.keyed = bus::has_key(*topic.type);
     topic.control = declares.reader.reliability == bus::Reliability::reliable && !bus::fits("Monitor_report_*", name);
-    // In the other two namings a sample becomes metrics, without an origin that would identify a repeated one.
+    // In the other two namings a sample becomes metrics, which have no origin to identify a repeated one.
     topic.kept = topic.control && naming_ == Naming::sonde;
     if (topic.to_mqtt) {
       bus::Qos qos = declares.reader;
@@ -127,7 +127,7 @@ Result<void> Bridge::topics(const Config& config) {
     topics_.push_back(std::move(topic));
   }
   if (topics_.empty() && !config.bridge.requests)
-    return Error{"bridge.no_topics", "no topic is to be carried, and no request",
+    return Error{"bridge.no_topics", "neither topics nor requests are configured",
                  "set to_mqtt, from_mqtt or requests in [mqtt-bridge]"};
   return {};
 }
@@ -145,7 +145,7 @@ Result<std::unique_ptr<Bridge>> Bridge::open(const Config& config, const std::st
   if (prefix.empty() || prefix.find_first_of(std::string_view("+#\0", 3)) != std::string::npos ||
       prefix.front() == '$' || prefix.front() == '/' || prefix.back() == '/')
     return Error{"bridge.bad_prefix", "the prefix is " + shown(prefix),
-                 "1 to 255 characters, none of them '+' or '#', no '$' or '/' at its beginning, no '/' at its end"};
+                 "allowed: 1 to 255 characters without '+' and '#', no '$' or '/' at the beginning, no '/' at the end"};
   b.status_topic_ = prefix + "/bridge/";
   append_level(name, b.status_topic_);
 
@@ -153,7 +153,8 @@ Result<std::unique_ptr<Bridge>> Bridge::open(const Config& config, const std::st
   const auto colon = b.config_.broker.rfind(':');
   if (colon == std::string::npos || !number(std::string_view(b.config_.broker).substr(colon + 1), options.port) ||
       !options.port)
-    return Error{"bridge.bad_broker", "the broker is " + shown(b.config_.broker), "HOST:PORT, like 127.0.0.1:1883"};
+    return Error{"bridge.bad_broker", "the broker is " + shown(b.config_.broker),
+                 "write HOST:PORT, like 127.0.0.1:1883"};
   options.host = b.config_.broker.substr(0, colon);
   if (options.host.size() > 2 && options.host.front() == '[' && options.host.back() == ']')
     options.host = options.host.substr(1, options.host.size() - 2);
@@ -170,23 +171,24 @@ Result<std::unique_ptr<Bridge>> Bridge::open(const Config& config, const std::st
   options.unprotected = b.config_.unprotected;
   if (options.unprotected && (!options.ca.empty() || !loopback(options.host)))
     return Error{"bridge.bad_unprotected",
-                 options.ca.empty()
-                     ? "unprotected is for a broker on this machine, and the broker is " + shown(b.config_.broker)
-                     : "unprotected and ca exclude each other: with ca the broker proves who it is",
-                 options.ca.empty() ? "set `ca` in [mqtt-bridge] instead: then the bridge speaks TLS"
-                                    : "leave unprotected out of [mqtt-bridge]"};
+                 options.ca.empty() ? "unprotected is allowed only for a broker on this machine, but the broker is " +
+                                          shown(b.config_.broker)
+                                    : "unprotected and ca exclude each other: with ca the broker proves its identity",
+                 options.ca.empty() ? "set `ca` in [mqtt-bridge] instead: then the bridge uses TLS"
+                                    : "remove unprotected from [mqtt-bridge]"};
   if (!options.password.empty() && options.ca.empty() && !options.unprotected)
-    return Error{"bridge.plain_password",
-                 "without TLS the password would go to whoever listens at " + shown(b.config_.broker) +
-                     (loopback(options.host) ? ": each user of this machine can, before the broker does"
-                                             : ", and pass the network in the clear"),
-                 std::string("set `ca` in [mqtt-bridge]: then the bridge speaks TLS, and the broker proves who it is") +
-                     (loopback(options.host) ? "; or unprotected = true, where nobody else can listen there" : "")};
+    return Error{
+        "bridge.plain_password",
+        "without TLS the password would be sent to any program that listens at " + shown(b.config_.broker) +
+            (loopback(options.host) ? ": each user of this machine can start one before the broker starts"
+                                    : ", and over the network without encryption"),
+        std::string("set `ca` in [mqtt-bridge]: then the bridge uses TLS, and the broker proves its identity") +
+            (loopback(options.host) ? "; or set unprotected = true if no other user can listen there" : "")};
   if (options.unprotected)
-    b.open_troubles_.push_back(
-        {"bridge.unprotected",
-         "whoever listens at " + shown(b.config_.broker) + " gets the password and may give orders: unprotected = true",
-         "set `ca` in [mqtt-bridge] instead: then the broker proves who it is"});
+    b.open_troubles_.push_back({"bridge.unprotected",
+                                "any program that listens at " + shown(b.config_.broker) +
+                                    " gets the password and may send orders, because unprotected = true",
+                                "set `ca` in [mqtt-bridge] instead: then the broker proves its identity"});
 
   auto bus = open_bus(config, "mqtt-bridge-" + name);
   if (!bus) return bus.error();
@@ -195,24 +197,23 @@ Result<std::unique_ptr<Bridge>> Bridge::open(const Config& config, const std::st
   if (!waiter) return waiter.error();
   b.waiter_ = std::move(*waiter);
   if (auto fine = b.topics(config); !fine) return fine.error();
-  // Sparkplug's session always starts fresh; messages that come in Sonde's naming must still be stored by the broker.
+  // A Sparkplug session always starts empty; in Sonde's naming the broker must store messages while we are away.
   options.clean = b.by_mqtt_.empty();
   b.wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (b.wake_fd_ < 0)
-    return Error{"bridge.state", std::string("no eventfd: ") + std::strerror(errno),
-                 "let it have more descriptors: ulimit -n"};
+    return Error{"bridge.state", std::string("cannot create an eventfd: ") + std::strerror(errno),
+                 "raise the limit of descriptors: ulimit -n"};
 
-  std::error_code failed;
-  std::filesystem::create_directories(b.config_.state, failed);
   const std::string base = b.config_.state + "/mqtt-" + file_name(name);
+  if (const auto fine = make_folders_to(base); !fine) return fine.error();
   auto store = Store::open(base + ".store", b.config_.store_bytes);
   if (!store) return store.error();
   b.store_ = std::move(*store);
   std::string why;
   b.seen_ = Seen::open(base + ".seen", why);
   if (!why.empty())
-    b.open_troubles_.push_back({"bridge.state", "which messages have come is kept in memory alone: " + why,
-                                "after a kill -9 some may come twice"});
+    b.open_troubles_.push_back({"bridge.state", "the list of received messages is stored only in memory: " + why,
+                                "after a kill -9 some messages may be delivered twice"});
   if (b.naming_ == Naming::sparkplug) {
     b.sparkplug_ = std::make_unique<Sparkplug>(config.cluster, name);
     // The births of a killed bridge and those of the next one must differ.
@@ -229,8 +230,8 @@ Result<std::unique_ptr<Bridge>> Bridge::open(const Config& config, const std::st
     const bool proves = !options.ca.empty() || options.unprotected;
     const std::string why_not = !secured       ? "the bus profile has no <security>"
                                 : !credentials ? "the broker is used without credentials"
-                                               : "the broker has not proved who it is: set ca in [mqtt-bridge]";
-    // Whether the broker does prove its identity is known to the link, for each message: Received::trusted.
+                                               : "the broker has not proved its identity: set ca in [mqtt-bridge]";
+    // The link knows for each message whether the broker proved its identity: Received::trusted.
     b.requests_ =
         Requests::open(b.bus_, prefix, secured && credentials && proves, why_not, [&b] { b.wake(); }, b.open_troubles_);
   }
@@ -268,8 +269,8 @@ Result<std::unique_ptr<Bridge>> Bridge::open(const Config& config, const std::st
   };
   handlers.acknowledged = [&b](int number, bool taken, const std::string& why_not) {
     if (!taken)
-      b.trouble({"bridge.not_taken", "the broker does not take a message: " + why_not,
-                 "its access lists must let this user write"},
+      b.trouble({"bridge.not_taken", "the broker refused a message: " + why_not,
+                 "allow this user to write in the broker's access lists"},
                 "");
     b.counters_.acknowledged += taken;
     b.counters_.not_taken += !taken;
@@ -400,13 +401,13 @@ void Bridge::connected() {
     for (const auto& where : alive_)
       publish(config_.prefix + "/alive/" + where, "{\"alive\":true}", 1, true, nullptr, 0);
   }
-  // libmosquitto resends messages under way when this returns; then those that are only in the store follow.
+  // libmosquitto resends unacknowledged messages when this returns; then those that are only in the store follow.
   published_ = 0;
   reconnects_ = link_->reconnects();
 }
 
-/// No messages arrive under this filter; the rest works. Trouble is reported rarely and for all filters together, so
-/// `connected` has the list.
+/// No messages arrive for this filter; everything else works. Trouble is reported rarely and for all filters together,
+/// so the event `connected` has the list.
 void Bridge::not_subscribed(const std::string& filter, const Error& error) {
   not_subscribed_.push_back(filter);
   trouble(error, filter);
@@ -439,7 +440,7 @@ void Bridge::publish(const std::string& topic, std::string_view payload, int qos
   auto number = link_->publish(out);
   if (!number) {
     trouble(number.error(), topic);
-    // A message that MQTT cannot carry would be tried forever.
+    // Without this, a message that MQTT cannot carry would be tried forever.
     if (stored && number.error().code == "bridge.refused_locally") {
       store_->acknowledged(stored);
       ++counters_.control_lost;
@@ -517,7 +518,7 @@ bool Bridge::forward(const Entry& entry, bus::Bytes payload) {
         return true;
       }
     }
-    return true;  // published when it is on disk
+    return true;  // it is published as soon as it is on disk
   }
   publish(topic_text_, json_text_, std::min(config_.qos, 1), false, &origin_text_, stored);
   if (topic.keyed) alive(topic, key_text_, true);
@@ -545,7 +546,7 @@ bool Bridge::drain(std::vector<std::byte>& bytes, std::size_t& head, Outbox& out
 }
 
 void Bridge::run_mqtt() {
-  // Messages waiting at the broker would not find any reader on the bus yet.
+  // Messages that wait at the broker would find no reader on the bus yet.
   const Deadline until = Deadline::in_s(matched_s);
   for (Topic& topic : topics_)
     if (topic.writer && topic.control)
@@ -574,7 +575,7 @@ void Bridge::run_mqtt() {
         if (!sent_.contains(number)) publish_stored(number);
         published_ = number;
       }
-    // Not moved into a batch while the broker is away: in the queue the oldest make room.
+    // Not moved into a batch while the broker is away: in the queue, new samples replace the oldest.
     if (link_->connected()) more = drain(telemetry_batch_, telemetry_head_, telemetry_, batch) || more;
     link_->end_batch();
     waiting_ = store_->waiting().size();
@@ -598,7 +599,7 @@ void Bridge::run_mqtt() {
 void Bridge::received(const Received& message) {
   ++counters_.from_mqtt;
   if (sparkplug_ && message.topic == sparkplug_->command_filter()) {
-    // An application that asks without end gets one birth a second.
+    // An application that asks all the time gets one birth a second.
     if (sparkplug_->asks_rebirth(message.payload) &&
         now_ns() - last_rebirth_ns_ > static_cast<std::int64_t>(rebirth_s * 1e9)) {
       last_rebirth_ns_ = now_ns();
@@ -617,7 +618,7 @@ void Bridge::received(const Received& message) {
     const auto slash = name.rfind('/');
     if (slash == name.npos)
       return trouble(
-          {"bridge.unknown_topic", "a message under " + shown(message.topic), "it belongs to no topic of from_mqtt"},
+          {"bridge.unknown_topic", "a message under " + shown(message.topic), "it matches no topic of from_mqtt"},
           message.topic);
     name = name.substr(0, slash);
     found = by_mqtt_.find(name);
@@ -642,7 +643,7 @@ void Bridge::received(const Received& message) {
   }
   if (key_text_ != message.topic)
     return trouble({"bridge.wrong_key", "the sample belongs under " + shown(key_text_, 200),
-                    "who may write under one key must not write for another"},
+                    "a sender that may write under one key must not write for another"},
                    message.topic);
   incoming_.topic = found->second;
   incoming_.origin = message.origin;
@@ -654,20 +655,20 @@ void Bridge::received(const Received& message) {
       return;
     }
   }
-  // In order, after the waiting ones.
+  // In order: after the messages that wait.
   if (!held_.empty() || !write(incoming_, false)) {
     incoming_.until_ns = now_ns() + static_cast<std::int64_t>(held_s * 1e9);
     held_.push_back(incoming_);
   }
 }
 
-/// False: the bus had no room, and it may be tried again.
+/// False: the bus had no room; try again later.
 bool Bridge::write(const Held& message, bool last_try) {
   Topic& topic = topics_[message.topic];
   auto fine = topic.writer->write(message.payload);
   if (fine) {
-    // Not before: if the bridge were killed in between, the next one would drop as a duplicate a message that the bus
-    // never got.
+    // Not earlier: if the bridge were killed in between, the next bridge would drop the message as a duplicate,
+    // although the bus never got it.
     if (!message.origin.empty()) seen_->remember(message.origin, message.under);
     ++counters_.to_bus;
     topic.held_back = topic.holds_back;
@@ -679,7 +680,7 @@ bool Bridge::write(const Held& message, bool last_try) {
   return true;
 }
 
-/// False: some still wait; then no more is read, which slows the broker before the bridge's memory fills.
+/// False: some messages still wait; then the bridge stops reading, which slows the broker before memory fills up.
 bool Bridge::write_held() {
   while (!held_.empty()) {
     const Held& oldest = held_.front();
@@ -689,13 +690,13 @@ bool Bridge::write_held() {
   return true;
 }
 
-/// At the end. The broker considers these messages delivered.
+/// Called at the end. The broker considers these messages delivered.
 void Bridge::give_up_held() {
   if (held_.empty()) return;
   counters_.bus_failed += held_.size();
   trouble({"bus.timed_out",
-           std::to_string(held_.size()) + " messages from MQTT found no place on the bus before the bridge ended",
-           "let its readers take"},
+           std::to_string(held_.size()) + " messages from MQTT could not be written to the bus before the bridge ended",
+           "check that the readers of these topics take their samples"},
           topics_[held_.front().topic].mqtt);
   held_.clear();
 }
@@ -801,32 +802,32 @@ std::string Bridge::metrics() const {
     const std::string full = std::string("sonde_power_bridge_") + metric;
     out += "# TYPE " + full + " gauge\n# HELP " + full + " " + help + "\n" + full + " " + std::to_string(value) + "\n";
   };
-  gauge("connected", "1: there is a connection to the broker.", online_);
-  gauge("not_subscribed", "Topics that the broker does not let this bridge read, as of the last connection.", unread_);
-  gauge("next_attempt_seconds", "Until the next attempt to connect; 0: there is a connection, or one is attempted.",
+  gauge("connected", "1 if there is a connection to the broker, else 0.", online_);
+  gauge("not_subscribed", "Topics that this bridge may not read at the broker, since the last connection.", unread_);
+  gauge("next_attempt_seconds", "Time until the next attempt to connect; 0 while connected or connecting.",
         static_cast<std::uint64_t>(std::ceil(until_attempt_s())));
   counter("reconnects", "Connections to the broker after the first.", reconnects_);
   counter("from_bus", "Samples taken from the bus.", counters_.from_bus);
-  counter("to_mqtt", "Messages handed to the broker.", counters_.to_mqtt);
-  counter("from_mqtt", "Messages that came from the broker.", counters_.from_mqtt);
+  counter("to_mqtt", "Messages sent to the broker.", counters_.to_mqtt);
+  counter("from_mqtt", "Messages received from the broker.", counters_.from_mqtt);
   counter("to_bus", "Samples written to the bus.", counters_.to_bus);
-  counter("telemetry_dropped", "Samples for which there was no place while the broker was slow or away.",
+  counter("telemetry_dropped", "Samples that were dropped because the broker was slow or not connected.",
           telemetry_.dropped());
-  counter("control_lost", "Control samples that found no place.", counters_.control_lost);
+  counter("control_lost", "Control samples that were lost because the store was full.", counters_.control_lost);
   gauge("control_waiting", "Control messages on disk that the broker has not acknowledged.", waiting_);
-  counter("loops", "Messages that had come from the other side, and were not sent back.",
+  counter("loops", "Messages that came from the other side and were not sent back.",
           counters_.loops_bus + counters_.loops_mqtt);
-  counter("bus_failed", "Messages from MQTT that the bus did not take.", counters_.bus_failed);
-  counter("duplicates", "Messages that had come before.", counters_.duplicates);
+  counter("bus_failed", "Messages from MQTT that the bus refused.", counters_.bus_failed);
+  counter("duplicates", "Messages that had been received before.", counters_.duplicates);
   if (requests_) {
     const auto c = requests_->counts();
-    counter("requests_forgotten", "Orders whose answer made place: one that comes again is carried out again.",
-            c.forgotten);
-    gauge("requests_stored_bytes", "Bytes of orders that are remembered, with their answers.", c.stored_bytes);
+    counter("requests_forgotten",
+            "Orders whose stored reply was removed; the same order, sent again, is executed again.", c.forgotten);
+    gauge("requests_stored_bytes", "Bytes of stored orders and their replies.", c.stored_bytes);
   }
   const std::lock_guard lock(troubles_mutex_);
   if (troubles_.empty()) return out + "# EOF\n";
-  out += "# TYPE sonde_power_bridge_troubles counter\n# HELP sonde_power_bridge_troubles What went wrong, by code.\n";
+  out += "# TYPE sonde_power_bridge_troubles counter\n# HELP sonde_power_bridge_troubles Problems, by code.\n";
   for (const auto& [code, told] : troubles_)
     out += "sonde_power_bridge_troubles_total{code=\"" + code + "\"} " + std::to_string(told.count) + "\n";
   return out + "# EOF\n";

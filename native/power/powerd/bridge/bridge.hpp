@@ -58,7 +58,8 @@ class Bridge {
         false;  ///< outgoing messages stay on disk until the broker has them; else control is carried like telemetry
     std::unique_ptr<bus::Reader> reader;
     std::unique_ptr<bus::Writer> writer;
-    bool holds_back = false, held_back = false;  ///< its writer packs the samples of one turn; some are in the pack
+    bool holds_back = false,
+         held_back = false;  ///< holds_back: its writer packs the samples of one turn; held_back: some are in the pack
   };
   struct WriterState {
     bool bridge = false;
@@ -118,7 +119,7 @@ class Bridge {
   struct Held {
     std::size_t topic = 0;
     std::int64_t until_ns = 0;
-    std::string origin, under;  ///< identify it when it comes again
+    std::string origin, under;  ///< identify the message when it comes again
     std::vector<std::byte> payload;
   };
   /// Messages from MQTT for which the bus has no room yet. libmosquitto acknowledges them after its turn anyway: it has

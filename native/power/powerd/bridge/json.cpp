@@ -29,7 +29,7 @@ bool is_blob(const Type& element) {
 }
 bool is_float(Kind kind) { return kind == Kind::float32 || kind == Kind::float64; }
 
-/// Length of the UTF-8 character (RFC 3629) that begins at `at`; 0: none begins there.
+/// Length of the UTF-8 character (RFC 3629) that begins at `at`; 0: no character begins there.
 std::size_t character(std::string_view text, std::size_t at) {
   const auto byte = [&](std::size_t k) -> unsigned {
     return at + k < text.size() ? static_cast<unsigned char>(text[at + k]) : 0;
@@ -158,7 +158,7 @@ void write(const Type& type, bus::CdrReader& in, std::string& out) {
   }
 }
 
-/// Reads only what the type declares, so that undeclared content costs nothing but its length.
+/// Reads only fields that the type declares, so that undeclared content needs no memory.
 class Parser {
  public:
   Parser(std::string_view text) : text_(text) {}
@@ -201,7 +201,7 @@ class Parser {
     return true;
   }
   bool word(std::string_view w) {
-    if (text_.substr(at_, w.size()) != w) return bad("a word that JSON does not have");
+    if (text_.substr(at_, w.size()) != w) return bad("a word that does not exist in JSON");
     at_ += w.size();
     return true;
   }
@@ -220,19 +220,19 @@ class Parser {
   bool other(std::string_view allowed) {
     const auto is = sort(next());
     if (is.empty())
-      return bad(at_ < text_.size() ? "a sign that begins no value" : "the message ends where a value is expected");
+      return bad(at_ < text_.size() ? "a character that cannot begin a value"
+                                    : "the message ends where a value is expected");
     return wrong("is " + std::string(is), std::string(allowed) + " is allowed");
   }
 
   bool value(const Type& type, Value& into, int depth) {
     blanks();
-    if (depth > most_json_depth)
-      return bad("more than " + std::to_string(most_json_depth) + " values within each other");
+    if (depth > most_json_depth) return bad("more than " + std::to_string(most_json_depth) + " nested values");
     const char c = next();
     if (c == 'n') {
       if (!word("null")) return false;
       if (is_float(type.kind)) into.is = std::numeric_limits<double>::quiet_NaN();
-      return true;  // nothing: the field counts as left out
+      return true;  // the field counts as missing
     }
     switch (type.kind) {
       case Kind::boolean:
@@ -269,17 +269,17 @@ class Parser {
     if (next() == '-') ++at_;
     const bool zero = next() == '0';
     const std::size_t first = at_;
-    if (!run() || (zero && at_ - first > 1)) return bad("a number that JSON does not have");
+    if (!run() || (zero && at_ - first > 1)) return bad("a number that is invalid in JSON");
     if (next() == '.') {
       whole = false;
       ++at_;
-      if (!run()) return bad("a number that JSON does not have");
+      if (!run()) return bad("a number that is invalid in JSON");
     }
     if (next() == 'e' || next() == 'E') {
       whole = false;
       ++at_;
       if (next() == '+' || next() == '-') ++at_;
-      if (!run()) return bad("a number that JSON does not have");
+      if (!run()) return bad("a number that is invalid in JSON");
     }
     const char* from = text_.data() + begin;
     const char* to = text_.data() + at_;
@@ -317,7 +317,7 @@ class Parser {
       }
       bus::Blob blob;
       if (!from_base64(std::string_view(text).substr(7), blob))
-        return wrong("is no base64 (RFC 4648)", "\"base64:…\" is allowed");
+        return wrong("is not base64 (RFC 4648)", "\"base64:…\" is allowed");
       into.is = std::move(blob);
       return true;
     }
@@ -335,7 +335,7 @@ class Parser {
         list.emplace_back();
         if (!value(element, list.back(), depth + 1)) return within(std::to_string(list.size() - 1), "[", "]");
       } while (eat(','));
-      if (!eat(']')) return bad("a list without its end");
+      if (!eat(']')) return bad("a list without an end");
     }
     into.is = std::move(list);
     return true;
@@ -351,7 +351,7 @@ class Parser {
       ++at_;
     } else {
       std::string name;
-      std::size_t expected = 0;  // fields mostly come in order
+      std::size_t expected = 0;  // fields are mostly in order
       do {
         blanks();
         if (next() != '"') return bad("a field without a name");
@@ -374,7 +374,7 @@ class Parser {
         all.emplace_back(name, Value{});
         if (!value(*field->type, all.back().value, depth + 1)) return within(name, ".");
       } while (eat(','));
-      if (!eat('}')) return bad("an object without its end");
+      if (!eat('}')) return bad("an object without an end");
     }
     into.is = std::move(all);
     return true;
@@ -396,7 +396,7 @@ class Parser {
              static_cast<unsigned char>(text_[at_]) >= 0x20)
         ++at_;
       out.append(text_.substr(from, at_ - from));
-      if (at_ >= text_.size()) return bad("a text without its end");
+      if (at_ >= text_.size()) return bad("a text without an end");
       const char c = text_[at_++];
       if (c == '"') return true;
       if (c != '\\') return bad("a control character in a text");
@@ -433,7 +433,7 @@ class Parser {
                     static_cast<char>(0x80 | (code >> 6 & 0x3f)), static_cast<char>(0x80 | (code & 0x3f))};
           break;
         }
-        default: return bad("an escape that JSON does not have");
+        default: return bad("an escape that does not exist in JSON");
       }
     }
   }
@@ -515,7 +515,7 @@ Result<void> payload_of_json(const bus::Type& type, std::string_view text, std::
                  std::to_string(most_message_bytes) + " are allowed"};
   if (const std::size_t at = first_bad_utf8(text); at != text.npos)
     return Error{"bridge.bad_utf8", "byte " + std::to_string(at) + " belongs to no character",
-                 "messages are JSON in UTF-8"};
+                 "messages must be JSON in UTF-8"};
   Value value;
   Parser parser(text);
   if (!parser.whole(type, value)) return parser.error(type);

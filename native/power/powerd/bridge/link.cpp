@@ -33,7 +33,7 @@ constexpr int keepalive_s = 10;
 constexpr std::uint32_t session_s = 7 * 86400;  ///< the broker stores our messages for this time while we are away
 constexpr int packets_a_turn = 512;
 constexpr std::uint64_t numbers_until_reuse =
-    60000;  ///< libmosquitto counts to 65535, even if a number is still in use
+    60000;  ///< libmosquitto's numbers go up to 65535, and it does not check whether one is still in use
 
 Error mqtt_error(const char* code, int rc) {
   return {code, rc == MOSQ_ERR_ERRNO ? std::strerror(errno) : mosquitto_strerror(rc), "see the broker's log"};
@@ -52,9 +52,9 @@ struct Link::Calls {
     ++link.progress_;
     if (rc != 0) {
       const char* hint = rc == MQTT_RC_BAD_USERNAME_OR_PASSWORD || rc == MQTT_RC_NOT_AUTHORIZED
-                             ? "[mqtt-bridge] user, password_file and certificate are what it asks for"
+                             ? "check user, password_file and certificate in [mqtt-bridge]"
                          : rc == MQTT_RC_UNSUPPORTED_PROTOCOL_VERSION || rc == 1
-                             ? "the broker has to speak MQTT 5: mosquitto from 1.6 on does"
+                             ? "the broker must support MQTT 5, as mosquitto 1.6 or later does"
                              : "see the broker's log";
       link.last_ = {"bridge.refused", std::string("the broker refuses the connection: ") + mosquitto_reason_string(rc),
                     hint};
@@ -79,7 +79,7 @@ struct Link::Calls {
       error = {"bridge.lost",
                std::string("the connection to the broker is lost: ") +
                    (rc >= 0x80 ? mosquitto_reason_string(rc) : mosquitto_strerror(rc)),
-               "it is tried again"};
+               "the bridge tries again"};
     link.failed(error);
   }
   static void message(mosquitto*, void* self, const mosquitto_message* m, const mosquitto_property* properties) {
@@ -142,10 +142,11 @@ struct Link::Calls {
     if (asked.empty()) return;
     for (int k = 0; k < n; ++k)
       if (granted[k] >= 0x80 && link.handlers_.refused)
-        link.handlers_.refused(asked.mapped(), {"bridge.not_subscribed",
-                                                "the broker refuses to subscribe to " + asked.mapped().substr(0, 200) +
-                                                    ": " + mosquitto_reason_string(granted[k]),
-                                                "its access lists must let this user read that"});
+        link.handlers_.refused(asked.mapped(),
+                               {"bridge.not_subscribed",
+                                "the broker refuses the subscription to " + asked.mapped().substr(0, 200) + ": " +
+                                    mosquitto_reason_string(granted[k]),
+                                "allow this user to read it in the broker's access lists"});
     if (link.subscribing_.empty()) link.served();
   }
 };
@@ -157,7 +158,7 @@ Result<std::unique_ptr<Link>> Link::make(const LinkOptions& options, Handlers ha
   std::unique_ptr<Link> link(new Link(options, std::move(handlers)));
   link->mosq_ = mosquitto_new(options.id.c_str(), options.clean, link.get());
   if (!link->mosq_)
-    return Error{"bridge.mqtt", "no MQTT client could be made: " + std::string(std::strerror(errno)), ""};
+    return Error{"bridge.mqtt", "cannot create an MQTT client: " + std::string(std::strerror(errno)), ""};
   auto* m = link->mosq_;
   mosquitto_int_option(m, MOSQ_OPT_PROTOCOL_VERSION, MQTT_PROTOCOL_V5);
   mosquitto_int_option(m, MOSQ_OPT_TCP_NODELAY, 1);
@@ -188,8 +189,8 @@ void Link::served() {
   if (handlers_.subscribed) handlers_.subscribed(session_present_);
 }
 
-/// getaddrinfo() waits for name servers as long as it likes, and signals do not end it: it runs in a detached thread.
-/// One at a time.
+/// getaddrinfo() can wait very long for name servers, and signals do not end it, so it runs in a detached thread. One
+/// lookup at a time.
 struct Link::Lookup {
   struct Address {
     sockaddr_storage at{};
@@ -237,7 +238,7 @@ bool Link::look_up(std::string& why) {
         }).detach();
       } catch (const std::system_error& error) {
         lookup_.reset();
-        why = std::string("no thread could be made: ") + error.what();
+        why = std::string("cannot start a thread: ") + error.what();
         return false;
       }
     }
@@ -248,7 +249,7 @@ bool Link::look_up(std::string& why) {
     lookup_->answered.wait_for(lock, std::chrono::milliseconds(100));
   if (lookup_->over && !lookup_->rc) return true;
   why = lookup_->over ? ::gai_strerror(lookup_->rc)
-                      : "name servers do not answer within " + std::to_string(static_cast<int>(connect_s)) + " s";
+                      : "the name servers do not answer within " + std::to_string(static_cast<int>(connect_s)) + " s";
   const bool over = lookup_->over;
   lock.unlock();
   if (over) lookup_.reset();
@@ -300,7 +301,7 @@ Result<void> Link::open_wire() {
   const int fd = reach(why);
   if (fd < 0)
     return Error{"bridge.unreachable", where + " cannot be reached: " + why,
-                 "[mqtt-bridge] broker names it; is it running?"};
+                 "check broker in [mqtt-bridge], and that the broker is running"};
   auto wire = Wire::make(fd, std::move(*context), options_.host);
   if (!wire) return wire.error();
   wire_ = std::move(*wire);
@@ -313,7 +314,7 @@ Result<void> Link::open_wire() {
       return Error{
           "bridge.tls",
           where + " does not finish the TLS handshake within " + std::to_string(static_cast<int>(connect_s)) + " s",
-          "does it speak TLS at that port?"};
+          "check that it uses TLS at that port"};
     pollfd ready{fd, wire_->wants_of_broker(true), 0};
     ::poll(&ready, 1, 100);
   }
@@ -370,7 +371,7 @@ void Link::turn(int timeout_ms, int wake_fd, bool reads) {
   const int fd = state_ == State::idle ? -1 : mosquitto_socket(mosq_);
   if (state_ == State::idle) wire_.reset();
   if (state_ != State::idle && fd < 0)
-    return failed({"bridge.lost", "the connection to the broker is lost", "it is tried again"});
+    return failed({"bridge.lost", "the connection to the broker is lost", "the bridge tries again"});
   pollfd ready[4] = {{wake_fd, POLLIN, 0}, {-1, 0, 0}, {-1, 0, 0}, {-1, 0, 0}};
   if (fd >= 0) {
     ready[1] = {fd, static_cast<short>((reads ? POLLIN : 0) | (mosquitto_want_write(mosq_) ? POLLOUT : 0)), 0};
@@ -418,7 +419,7 @@ void Link::turn(int timeout_ms, int wake_fd, bool reads) {
   mosquitto_loop_misc(mosq_);
   if (state_ == State::handshake && now_ns() > handshake_until_ns_)
     drop({"bridge.silent", "the broker does not answer within " + std::to_string(static_cast<int>(handshake_s)) + " s",
-          "is it an MQTT broker, and TLS only where `ca` is set?"});
+          "check that it is an MQTT broker, and that it uses TLS only if `ca` is set"});
 }
 
 bool Link::takes() const {
@@ -436,7 +437,7 @@ Result<int> Link::publish(const Outgoing& message) {
     mosquitto_property_add_binary(&properties.list, MQTT_PROP_CORRELATION_DATA, message.correlation->data(),
                                   static_cast<std::uint16_t>(message.correlation->size()));
   int mid = 0;
-  mosquitto_threaded_set(mosq_, false);  // written at once, into a corked socket
+  mosquitto_threaded_set(mosq_, false);  // written immediately, into a corked socket
   const int rc = mosquitto_publish_v5(mosq_, &mid, message.topic.c_str(), static_cast<int>(message.payload.size()),
                                       message.payload.data(), message.qos, message.retain, properties.list);
   mosquitto_threaded_set(mosq_, true);

@@ -96,7 +96,7 @@ class Link {
   std::uint64_t reconnects() const { return connects_ > 1 ? connects_ - 1 : 0; }
   /// Disconnects in order (the last will is not sent), waits at most `s` until that is sent.
   void close(double s);
-  /// Called by another thread than the one that calls turn(): no new connection is begun, one that is being opened is
+  /// Called by a thread other than that of turn(): no new connection is begun, and one that is being opened is
   /// cancelled.
   void stop() { stopping_ = true; }
 

@@ -39,9 +39,9 @@ std::string text_of(const Leaf& leaf) {
       leaf);
 }
 
-/// Seconds with as many digits as are needed, of whole ns.
+/// Appends whole nanoseconds as seconds, with as many digits as needed.
 void append_seconds(std::int64_t ns, std::string& out) {
-  ns = std::max<std::int64_t>(ns, 0);  // what claims to be from before 1970 is of no clock
+  ns = std::max<std::int64_t>(ns, 0);  // a time before 1970 is not from a real clock
   std::array<char, 48> text;
   const int n = std::snprintf(text.data(), text.size(), "%lld.%06lld", static_cast<long long>(ns / 1'000'000'000),
                               static_cast<long long>(ns % 1'000'000'000 / 1000));
@@ -67,7 +67,7 @@ void append_level(std::string_view text, std::string& out) {
   std::size_t bad = first_bad_utf8(text);
   for (std::size_t at = 0; at < text.size(); ++at) {
     const auto c = static_cast<unsigned char>(text[at]);
-    // All bytes that are not ASCII, if the text is no UTF-8: which byte is to blame nobody needs to know.
+    // If the text is not UTF-8, all bytes that are not ASCII are escaped, not only the invalid ones.
     if (c < 0x20 || c == 0x7f || c == '%' || c == '/' || c == '+' || c == '#' || (c >= 0x80 && bad != text.npos)) {
       out += '%';
       out += hex[c >> 4];
@@ -118,12 +118,12 @@ void append_tag(std::string_view text, std::string& out) {
 std::size_t examon(const bus::Type& type, bus::Bytes payload, std::int64_t source_ns, std::string_view org,
                    std::string_view cluster,
                    const std::function<void(std::string_view topic, std::string_view payload)>& message) {
-  std::string topic = "org/", keys, when;
+  std::string topic = "org/", when;
   append_tag(org, topic);
   topic += "/cluster/";
   append_tag(cluster, topic);
   for_each_key(type, payload, [&](std::string_view path, bus::Kind, const Leaf& leaf) {
-    if (path == "cluster") return;  // has its tag
+    if (path == "cluster") return;  // it is already a tag
     topic += '/';
     append_tag(path, topic);
     topic += '/';

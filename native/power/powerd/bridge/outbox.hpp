@@ -1,6 +1,6 @@
 #pragma once
-/// Samples on their way from the bus to MQTT: written one after the other into one piece of memory, so that none of
-/// them is an allocation. One thread puts, one takes.
+/// Samples on their way from the bus to MQTT. They are written one after another into one piece of memory, so that no
+/// sample needs an allocation. One thread puts, one takes.
 
 #include <algorithm>
 #include <cstddef>
@@ -17,19 +17,19 @@ namespace sonde::power::bridge {
 /// One stored sample.
 struct Entry {
   std::uint32_t topic = 0;  ///< index of the bridge's topics
-  std::uint32_t bytes = 0;  ///< of the payload
+  std::uint32_t bytes = 0;  ///< size of the payload
   std::int64_t source_ns = 0;
-  std::uint32_t tie = 0;  ///< among samples of one writer with one source_ns
-  bool gone = false;      ///< its instance has no writer any more; only the key means something
+  std::uint32_t tie = 0;  ///< distinguishes samples of one writer with the same source_ns
+  bool gone = false;      ///< its instance has no writer any more; only the key is valid
   bus::Guid writer;
 };
 
 class Outbox {
  public:
-  /// `drops_oldest`: what has no place pushes out what is older; else it is refused.
+  /// `drops_oldest`: a sample without room replaces older ones; otherwise it is refused.
   Outbox(std::size_t most_bytes, bool drops_oldest) : most_bytes_(most_bytes), drops_oldest_(drops_oldest) {}
 
-  /// False: refused. `was_empty`: whoever takes may sleep.
+  /// False: refused. `was_empty`: the thread that takes may be asleep.
   bool put(Entry entry, bus::Bytes payload, bool& was_empty) {
     entry.bytes = static_cast<std::uint32_t>(payload.size());
     const std::size_t need = sizeof entry + payload.size();
@@ -45,7 +45,8 @@ class Outbox {
       head_ += sizeof oldest + oldest.bytes;
       ++dropped_;
     }
-    if (head_ > most_bytes_) {  // what was pushed out is moved over once in as many bytes as there is place for
+    if (head_ >
+        most_bytes_) {  // removed samples are overwritten by moving the rest, once for each filling of the memory
       bytes_.erase(bytes_.begin(), bytes_.begin() + static_cast<std::ptrdiff_t>(head_));
       head_ = 0;
     }
@@ -55,7 +56,7 @@ class Outbox {
     return true;
   }
 
-  /// All that is there into `into`, whose memory comes back here. False: nothing.
+  /// Moves all samples into `into`, whose memory is used here from then on. False: there were no samples.
   bool swap(std::vector<std::byte>& into, std::size_t& head) {
     into.clear();
     const std::lock_guard lock(mutex_);

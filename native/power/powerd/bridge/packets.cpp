@@ -13,7 +13,7 @@ constexpr std::uint32_t length_bits_max = 28;
 
 Error bad(const std::string& what) {
   return {"bridge.bad_packet", "the broker sends " + what,
-          "is it an MQTT 5 broker, and the one that [mqtt-bridge] broker means?"};
+          "check that [mqtt-bridge] broker is the address of an MQTT 5 broker"};
 }
 
 }  // namespace

@@ -10,23 +10,23 @@
 
 namespace sonde::power::bridge {
 
-/// A message that a broker may send. It is named when the bridge connects, and brokers leave out what is larger.
+/// The largest message that a broker may send. The bridge states it when it connects, and brokers drop larger ones.
 inline constexpr std::uint32_t packet_bytes_max = 16u << 20;
-/// Any other packet: acknowledgements, with their reasons and properties.
+/// The largest size of any other packet: acknowledgements, with their reasons and properties.
 inline constexpr std::uint32_t answer_bytes_max = 64u << 10;
-/// Messages of QoS 1 that a broker may send before the first is acknowledged.
+/// The most messages of QoS 1 that a broker may send before the first is acknowledged.
 inline constexpr std::uint16_t receive_maximum = 512;
 
 class Packets {
  public:
   enum class From { broker, bridge };
-  /// Packets from the bridge are counted, and not checked.
+  /// Packets from the bridge are counted, but not checked.
   explicit Packets(From from) : checks_(from == From::broker) {}
 
-  /// Goes on with the bytes that follow. Error: bridge.bad_packet (longer than allowed, a length of more than 4 bytes,
-  /// QoS 2 or 3, which is never subscribed to); the stream then has to end.
+  /// Continues with the bytes that follow. Error: bridge.bad_packet (longer than allowed, a length of more than 4
+  /// bytes, or QoS 2 or 3, to which the bridge never subscribes); the stream must then end.
   Result<void> follow(std::string_view bytes);
-  std::uint64_t messages() const { return messages_; }                  ///< of QoS 1, whose head has passed
+  std::uint64_t messages() const { return messages_; }                  ///< of QoS 1, counted when the head has passed
   std::uint64_t acknowledgements() const { return acknowledgements_; }  ///< of QoS 1
 
  private:

@@ -1,7 +1,7 @@
 #pragma once
-/// Orders that were carried out, with their answers, so that one that comes twice is carried out once. Bounded in
-/// number and in bytes: a broker that is trusted decides how long orders are. One that is under way is never forgotten,
-/// as it would be carried out a second time beside the first. Owner-thread.
+/// Executed orders with their answers, so that an order that arrives twice is executed once. Bounded in number and in
+/// bytes, because a trusted broker decides how long orders are. An order in progress is never forgotten, because a
+/// second copy would be executed at the same time. Owner-thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,16 +14,17 @@ namespace sonde::power::bridge {
 
 class Remembered {
  public:
-  static constexpr std::size_t overhead_bytes = 128;  ///< of one order, beside its texts
+  static constexpr std::size_t overhead_bytes = 128;  ///< of one order, besides its texts
 
   Remembered(std::size_t max_orders, std::size_t max_bytes) : max_orders_(max_orders), max_bytes_(max_bytes) {}
 
-  /// The answer of an order that is known, empty while it is under way; nullptr: it is not known.
+  /// The answer of a known order, empty while it is in progress; nullptr: the order is unknown.
   const std::string* find(const std::string& order) const {
     const auto found = orders_.find(order);
     return found == orders_.end() ? nullptr : &found->second;
   }
-  /// An order that is not known begins. The oldest that are answered make place. False: what is under way fills it.
+  /// Begins an unknown order. The oldest answered orders are removed to make room. False: orders in progress fill all
+  /// room.
   bool begin(std::string order) {
     const std::size_t needs = order.size() + overhead_bytes;
     if (under_way_ >= max_orders_ || under_way_bytes_ + needs > max_bytes_) return false;
@@ -33,7 +34,7 @@ class Remembered {
     fit();
     return true;
   }
-  /// Ends a request that began. An empty answer is not stored.
+  /// Ends a request. An empty answer is not stored.
   void answered(const std::string& order, const std::string& answer) {
     const auto at = orders_.find(order);
     if (at == orders_.end() || !at->second.empty() || answer.empty()) return;
@@ -44,7 +45,7 @@ class Remembered {
   }
   std::size_t bytes() const { return bytes_; }
   std::size_t size() const { return orders_.size(); }
-  /// Orders that made place: one of these that comes again is carried out again.
+  /// The number of removed orders: such an order is executed again if it arrives again.
   std::uint64_t forgotten() const { return forgotten_; }
 
  private:

@@ -47,7 +47,7 @@ std::string answer_json(const bus::Answer& answer, const bus::TypePtr& type) {
 
 }  // namespace
 
-/// What calls that are under way hold: they can end after the bridge has.
+/// Data for calls in progress, which can end after the bridge.
 struct Requests::Shared {
   std::mutex mutex;
   std::deque<Reply> replies;
@@ -91,7 +91,7 @@ std::unique_ptr<Requests> Requests::open(const std::shared_ptr<bus::Bus>& bus, c
 }
 
 Requests::~Requests() {
-  // Ends all calls, whose `done` still finds what it needs.
+  // Ends all calls; their `done` still finds its data.
   services_.clear();
 }
 
@@ -134,9 +134,9 @@ Result<void> Requests::take(const Received& message) {
     if (slash == rest.npos) break;
     rest.remove_prefix(slash + 1);
   }
-  // Brokers deliver what was asked for; a broken one, or a topic of the bus called "request", anything below it.
+  // Brokers deliver subscribed topics. A broken broker, or a topic of the bus called "request", can bring other topics.
   if (levels.size() < 2 || levels.size() > 3)
-    return unanswerable("a request to nobody: " + shown(message.topic), prefix_ + "/request/SERVICE/TARGET");
+    return unanswerable("a request without a target: " + shown(message.topic), prefix_ + "/request/SERVICE/TARGET");
   Reply reply{message.response_topic, message.correlation, {}};
   if (levels.size() == 3 && message.response_topic.empty()) {
     if (levels[2].empty())
@@ -144,15 +144,15 @@ Result<void> Requests::take(const Received& message) {
     reply.topic = prefix_ + "/reply/" + levels[0] + "/" + levels[1] + "/" + levels[2];
   } else if (message.response_topic.empty()) {
     return unanswerable("a request without a response topic: " + shown(message.topic),
-                        "MQTT 5's response topic, or " + prefix_ + "/request/SERVICE/TARGET/ID");
+                        "set MQTT 5's response topic, or publish under " + prefix_ + "/request/SERVICE/TARGET/ID");
   }
-  // A reply must not be what a bridge, or the broker, takes for something else.
+  // A reply must not look like another message to a bridge or to the broker.
   if (reply.topic.size() > max_reply_topic || reply.topic.starts_with('$') ||
       reply.topic.find_first_of(std::string_view("+#\0", 3)) != std::string::npos ||
       first_bad_utf8(reply.topic) != std::string::npos || reply.topic.starts_with("spBv1.0/") ||
       (reply.topic.starts_with(prefix_ + "/") && !reply.topic.starts_with(prefix_ + "/reply/")))
     return unanswerable("the response topic is " + shown(reply.topic),
-                        "a topic of your own, or one below " + prefix_ + "/reply/");
+                        "use a topic outside of this prefix, or one below " + prefix_ + "/reply/");
   const auto refuse = [&](bus::ReplyCode code, const Error& error) -> Result<void> {
     count(&Counts::refused);
     reply.payload = refusal(code, error.what + (error.hint.empty() ? "" : "; " + error.hint));
@@ -172,14 +172,15 @@ Result<void> Requests::take(const Received& message) {
     return refuse(
         bus::ReplyCode::denied,
         {"bridge.denied",
-         found->first + " does not come by MQTT: " + (sets_ ? "the broker has not proved who it is" : why_not_), ""});
+         found->first + " is not accepted from MQTT: " + (sets_ ? "the broker has not proved its identity" : why_not_),
+         ""});
   if (!service.client)
     return refuse(bus::ReplyCode::failed,
                   {"bridge.not_served", found->first + " could not be opened on the bus", "see the bridge's log"});
   bus::CallOptions options;
   if (!levels[1].empty() && !level_text(levels[1], options.target))
     return refuse(bus::ReplyCode::bad_request, {"bridge.bad_request", "the target is " + shown(levels[1]),
-                                                "a name, with %XX for '/', '+', '#' and '%'"});
+                                                "write a name, with %XX for '/', '+', '#' and '%'"});
   options.deadline_s = message.expiry_s > 0 ? std::min(message.expiry_s, most_deadline_s) : default_deadline_s;
   std::vector<std::byte> body;
   if (auto fine = payload_of_json(*service.types.request,
@@ -191,7 +192,7 @@ Result<void> Requests::take(const Received& message) {
   {
     const std::lock_guard lock(shared_->mutex);
     if (service.sets) {
-      // QoS 1 may bring it twice: it is done once.
+      // QoS 1 may deliver an order twice: it is executed once.
       once.append(message.topic)
           .append(1, '\0')
           .append(reply.topic)
@@ -213,9 +214,10 @@ Result<void> Requests::take(const Received& message) {
       shared_->replies.push_back(std::move(reply));
       return {};
     };
-    if (shared_->under_way >= max_under_way) return busy(std::to_string(max_under_way) + " requests are under way");
+    if (shared_->under_way >= max_under_way)
+      return busy(std::to_string(max_under_way) + " requests are already in progress");
     if (!once.empty() && !shared_->done.begin(once))
-      return busy("orders of " + std::to_string(max_remembered_bytes >> 20) + " MiB together are under way");
+      return busy("orders of " + std::to_string(max_remembered_bytes >> 20) + " MiB in total are already in progress");
     ++shared_->under_way;
     ++shared_->counts.asked;
   }

@@ -26,7 +26,7 @@ class Requests {
   struct Counts {
     std::uint64_t asked = 0, answered = 0, refused = 0, repeated = 0;
     std::uint64_t forgotten =
-        0;  ///< orders whose stored answers were dropped for room: a repeated one is carried out again
+        0;  ///< orders whose stored answers were removed for room: a repeated one is executed again
     std::uint64_t stored_bytes = 0;  ///< of orders and answers that are remembered
   };
   /// `sets`: whether services that set something are served as well, for messages of a trusted link; if not, `why_not`

@@ -1,4 +1,4 @@
-// sonde-powerd mqtt-bridge: opens a Bridge, tells how it is, ends it.
+// sonde-powerd mqtt-bridge: opens a Bridge, reports its state, ends it.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -29,27 +29,17 @@ namespace {
 
 constexpr double counts_every_s = 10, end_within_s = 2;
 
-/// Errors of what was asked for; the rest are the machine's or the bus's.
-bool asked_wrong(const std::string& code) {
-  for (const char* own : {"bridge.unknown_topic", "bridge.no_topics", "bridge.bad_prefix", "bridge.bad_broker",
-                          "bridge.plain_password", "bridge.bad_unprotected", "bridge.open_password", "bridge.no_file",
-                          "bridge.bad_tls", "bridge.bad_token", "bus.bad_profile", "bus.unknown_key", "bus.no_file",
-                          "bus.bad_idl", "bus.no_profile", "bus.unknown_topic", "bus.unprotected"})
-    if (code == own) return true;
-  return false;
-}
-
 Result<std::unique_ptr<service::Http>> page(const BridgeConfig& config, std::function<std::string()> metrics) {
   service::HttpConfig http;
   const auto colon = config.metrics.rfind(':');
   http.host = config.metrics.substr(0, colon);
   if (colon == std::string::npos || !number(std::string_view(config.metrics).substr(colon + 1), http.port))
-    return Error{"bridge.bad_metrics", "metrics is '" + config.metrics + "'", "HOST:PORT"};
+    return Error{"bridge.bad_metrics", "metrics is '" + config.metrics + "'", "write HOST:PORT"};
   if (!config.metrics_token_file.empty()) {
     std::ifstream in(config.metrics_token_file);
     if (!std::getline(in, http.token) || http.token.empty())
       return Error{"bridge.bad_token", config.metrics_token_file + " has no token in its first line",
-                   "write one there"};
+                   "write one into it"};
   }
   return service::Http::start(http, std::move(metrics));
 }
@@ -59,12 +49,12 @@ Result<std::unique_ptr<service::Http>> page(const BridgeConfig& config, std::fun
 int run_mqtt_bridge(const Config& config, const Options& options) {
   const std::string name = own_name(options.name, config.bridge.name);
   auto opened = bridge::Bridge::open(config, name);
-  if (!opened) return fail(opened.error(), asked_wrong(opened.error().code) ? 2 : 3);
+  if (!opened) return fail(opened.error());
   bridge::Bridge& running = **opened;
   std::unique_ptr<service::Http> http;
   if (!config.bridge.metrics.empty()) {
     auto started = page(config.bridge, [&running] { return running.metrics(); });
-    if (!started) return fail(started.error(), started.error().code.starts_with("bridge.") ? 2 : 3);
+    if (!started) return fail(started.error());
     http = std::move(*started);
   }
   std::cout << running.ready() + "\n" << std::flush;

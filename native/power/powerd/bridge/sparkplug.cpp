@@ -16,7 +16,7 @@ namespace sonde::power::bridge {
 
 namespace {
 
-// Numbers of fields in sparkplug_b.proto, and of data types in the specification, section 6.4.16.
+// Field numbers of sparkplug_b.proto, and data types of the specification, section 6.4.16.
 namespace field {
 constexpr std::uint32_t timestamp = 1, metrics = 2, seq = 3;                     // Payload
 constexpr std::uint32_t name = 1, alias = 2, at = 3, datatype = 4, is_null = 7;  // Metric
@@ -27,7 +27,7 @@ namespace datatype {
 constexpr std::uint32_t int8 = 1, int16 = 2, int32 = 3, int64 = 4, uint8 = 5, uint16 = 6, uint32 = 7, uint64 = 8,
                         float32 = 9, float64 = 10, boolean = 11, string = 12;
 }  // namespace datatype
-constexpr std::size_t most_metrics = 1u << 20;  ///< of all devices that live
+constexpr std::size_t most_metrics = 1u << 20;  ///< of all devices that are alive
 constexpr std::string_view rebirth = "Node Control/Rebirth";
 constexpr std::uint64_t rebirth_alias = 0;
 
@@ -70,13 +70,12 @@ std::uint32_t datatype_of(bus::Kind kind) {
   }
 }
 
-/// The value's field. Signed numbers are carried as their two's complement: in int_value to 32 bits, in long_value with
-/// 64.
+/// Appends the value's field. Signed numbers are two's complement: up to 32 bits in int_value, 64 bits in long_value.
 void put(bus::Kind kind, const Leaf& leaf, std::string& out) {
   if (const auto* flag = std::get_if<bool>(&leaf)) return number(field::boolean_value, *flag, out);
   if (const auto* text = std::get_if<std::string_view>(&leaf)) {
     if (first_bad_utf8(*text) == text->npos) return bytes(field::string_value, *text, out);
-    std::string mended;  // a reader may refuse the whole message for one string of protobuf that is no UTF-8
+    std::string mended;  // a reader may refuse the whole message because of one protobuf string that is not UTF-8
     append_utf8(*text, mended);
     return bytes(field::string_value, mended, out);
   }
@@ -92,7 +91,7 @@ void put(bus::Kind kind, const Leaf& leaf, std::string& out) {
   number(field::int_value, value & 0xffffffff, out);
 }
 
-/// Reads fields of a message that anybody may have sent.
+/// Reads the fields of a message from an untrusted sender.
 struct Fields {
   std::string_view text = {};
   std::size_t at = 0;
@@ -256,7 +255,7 @@ void Sparkplug::data(std::string_view from, const bus::Type& type, bus::Bytes pa
     bytes(field::metrics, metric, out);
   });
   if (!born) {
-    // A birth has the values as well. A node's own ends all that was before: its devices follow.
+    // A birth contains the values too. The node's birth replaces all earlier births, so those of its devices follow.
     if (name.empty()) return birth(bd_seq_, at_ms, send);
     return device_birth(name, device, at_ms, send);
   }

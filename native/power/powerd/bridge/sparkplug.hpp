@@ -6,7 +6,7 @@
 ///   spBv1.0/GROUP/DBIRTH/NODE/DEVICE    what a device measures: names, aliases, types, values. DEVICE is the sample's
 ///                                       key
 ///   spBv1.0/GROUP/DDATA/NODE/DEVICE     aliases and values; NDATA of samples without a key
-///   spBv1.0/GROUP/NCMD/NODE             "Node Control/Rebirth" is obeyed, and nothing else
+///   spBv1.0/GROUP/NCMD/NODE             only "Node Control/Rebirth" is obeyed
 
 #include <cstdint>
 #include <functional>
@@ -31,17 +31,17 @@ class Sparkplug {
   std::string death(std::uint64_t bd_seq, std::int64_t now_ms) const;
   std::string command_filter() const;
 
-  /// On a new connection, and whenever an application asks for it: the node's birth, then those of all devices.
+  /// On a new connection, and on the request of an application: sends the node's birth, then those of all devices.
   void birth(std::uint64_t bd_seq, std::int64_t now_ms, const Send& send);
-  /// A sample: DDATA, or where it brings metrics or a device that is not born yet first the birth. Metrics are called
-  /// TOPIC/FIELD….
+  /// Sends a sample as DDATA; before it the birth, if the sample has a device or metrics without one. Metrics have
+  /// names like TOPIC/FIELD….
   void data(std::string_view topic, const bus::Type& type, bus::Bytes payload, std::int64_t at_ms, const Send& send);
-  /// What the device of a sample is called: its key. Empty: it has none.
+  /// The name of a sample's device: its key. Empty: the sample has no key.
   static std::string device_of(const bus::Type& type, bus::Bytes payload);
-  /// The device is gone: its liveliness was lost, or it was disposed. Its metrics are forgotten: what comes back is
-  /// born anew.
+  /// The device is gone: its liveliness was lost, or it was disposed. Its metrics are forgotten, so that a device that
+  /// returns gets a new birth.
   void device_death(std::string_view device, std::int64_t now_ms, const Send& send);
-  /// Whether an NCMD's payload asks for a rebirth; anything else in it, also what is no protobuf, is false.
+  /// Whether an NCMD's payload asks for a rebirth; false for any other content, also for invalid protobuf.
   bool asks_rebirth(std::string_view payload) const;
   std::size_t devices() const { return devices_.size(); }
   std::uint64_t refused() const { return refused_; }  ///< metrics beyond the bound
@@ -50,7 +50,7 @@ class Sparkplug {
   struct Metric {
     std::uint64_t alias = 0;
     std::uint32_t datatype = 0;
-    std::string body;  ///< the value's protobuf field as it was last
+    std::string body;  ///< the last protobuf field of the value
   };
   struct Device {
     bool born = false;

@@ -51,7 +51,7 @@ std::string record(std::uint64_t number, const Store::Message* message) {
 
 Error failed(const char* code, const std::string& path, const char* what) {
   return {code, path + ": " + what + ": " + std::strerror(errno),
-          "[mqtt-bridge] state names a folder that the bridge may write, on a disk that is not full"};
+          "check that [mqtt-bridge] state is a folder where the bridge may write, on a disk with free space"};
 }
 
 bool write_all(int fd, std::string_view bytes) {
@@ -86,7 +86,7 @@ Result<std::unique_ptr<Store>> Store::open(const std::string& path, std::size_t 
     if (n < 0) return failed("bridge.state", path, "cannot be read");
     if (n == 0) break;
     all.append(part, static_cast<std::size_t>(n));
-    if (all.size() > 4 * most_bytes + (64u << 20)) break;  // not a file of ours
+    if (all.size() > 4 * most_bytes + (64u << 20)) break;  // not a file of the bridge
   }
   std::string_view left = all;
   while (left.size() >= sizeof(Head)) {
@@ -119,7 +119,7 @@ Store::~Store() {
 Result<void> Store::write(const std::string& bytes) {
   if (!write_all(fd_, bytes)) {
     const Error error = failed("bridge.store_failed", path_, "cannot be written");
-    (void)!::ftruncate(fd_, static_cast<off_t>(file_bytes_));  // half a record would hide those behind it
+    (void)!::ftruncate(fd_, static_cast<off_t>(file_bytes_));  // half a record would hide the following records
     return error;
   }
   file_bytes_ += bytes.size();
@@ -132,8 +132,8 @@ Result<void> Store::put(const Message& message, std::uint64_t& number) {
   const std::size_t need = cost(message);
   if (bytes_ + need > most_bytes_)
     return Error{"bridge.store_full",
-                 "control messages that the broker has not taken fill " + std::to_string(bytes_) + " bytes",
-                 std::to_string(most_bytes_) + " are allowed: [mqtt-bridge] store"};
+                 "control messages that the broker has not acknowledged fill " + std::to_string(bytes_) + " bytes",
+                 std::to_string(most_bytes_) + " are allowed; raise [mqtt-bridge] store"};
   number = next_++;
   bytes_ += need;
   waiting_.emplace(number, message);
@@ -157,7 +157,7 @@ void Store::acknowledged(std::uint64_t number) {
     if (::ftruncate(fd_, 0) == 0) file_bytes_ = 0;
     return;
   }
-  // Where it fails the message is sent once more after a restart, and its receiver knows it.
+  // If this fails, the message is sent once more after a restart, and its receiver recognises it.
   (void)write(record(number, nullptr));
 }
 
@@ -191,7 +191,7 @@ std::unique_ptr<Seen> Seen::open(const std::string& path, std::string& why) {
   std::unique_ptr<Seen> seen(new Seen);
   const auto found = change_file(path);
   const int fd = found ? *found : -1;
-  // Places are taken now: a full disk would else end the process where it writes to the mapping.
+  // The space is allocated now: otherwise a write to the mapping would kill the process on a full disk.
   if (fd >= 0 && ::posix_fallocate(fd, 0, sizeof(File)) == 0) {
     void* at = ::mmap(nullptr, sizeof(File), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (at != MAP_FAILED) seen->file_ = static_cast<File*>(at), seen->mapped_ = true;
@@ -230,7 +230,7 @@ void Seen::forget(std::size_t place) {
     if (!slots_[at]) return;
     at = (at + 1) % slots;
   }
-  // Those behind it move up, as linear probing wants it.
+  // The following entries move up, as linear probing requires.
   slots_[at] = 0;
   for (std::size_t next = (at + 1) % slots; slots_[next]; next = (next + 1) % slots) {
     const std::size_t home = file_->ring[slots_[next] - 1].a % slots;
@@ -257,7 +257,7 @@ void Seen::remember(std::string_view origin, std::string_view topic) {
   const Hash is = hash_of(origin, topic);
   if (known(is)) return;
   const std::size_t place = file_->next % places;
-  if (file_->ring[place].a || file_->ring[place].b) forget(place);  // as open() entered it
+  if (file_->ring[place].a || file_->ring[place].b) forget(place);  // in the same form as open() entered it
   file_->ring[place] = is;
   file_->next = (place + 1) % places;
   enter(place);

@@ -1,5 +1,5 @@
 #pragma once
-/// Goes through a sample field by field, by its type, without making values of it: for JSON, for metrics, for keys.
+/// Reads a sample field by field, guided by its type, without creating values: for JSON, for metrics, for keys.
 /// Any-thread.
 
 #include <cstdint>
@@ -12,13 +12,14 @@
 
 namespace sonde::power::bridge {
 
-/// A field that has no fields. Enumerations are their name, chars their code.
+/// A field without inner fields. Enumerations are given by name, chars by code.
 using Leaf = std::variant<bool, std::int64_t, std::uint64_t, double, std::string_view>;
 
-inline constexpr std::size_t most_leaves = 4096;  ///< of one sample, that become metrics; the rest is left out
+inline constexpr std::size_t most_leaves =
+    4096;  ///< the most leaves of one sample that become metrics; the rest is left out
 
 /// Calls `leaf(path, kind, value)` for each leaf of a payload that has passed verify(). Parts of the path are separated
-/// by `separator`; elements of a sequence are called by their field "name" where they have one, else by their number.
+/// by `separator`; elements of a sequence are named by their field "name" if they have one, else by their number.
 template <typename F> class Leaves {
  public:
   Leaves(bus::Bytes payload, char separator, F& leaf) : in_(payload), separator_(separator), leaf_(leaf) {}
@@ -104,7 +105,7 @@ template <typename F> void for_each_leaf(const bus::Type& type, bus::Bytes paylo
   Leaves<F>(payload, separator, leaf).structure(type, SIZE_MAX, false);
 }
 
-/// The same of the fields that are the key, and no further than to the last of them.
+/// The same for the key fields, reading no further than the last of them.
 template <typename F> void for_each_key(const bus::Type& type, bus::Bytes payload, F leaf) {
   std::size_t fields = 0;
   for (std::size_t k = 0; k < type.fields.size(); ++k)

@@ -22,15 +22,16 @@ namespace sonde::power::bridge {
 namespace {
 
 constexpr std::size_t piece = 64u << 10;
-constexpr int near_bytes = 256 << 10;  ///< that lie between libmosquitto and here each way, at most
+constexpr int near_bytes = 256 << 10;  ///< the most data between libmosquitto and this object, in each direction
 constexpr std::int64_t accept_ns = 1'000'000'000;
 
 constexpr const char* tls_hint =
-    "its certificate has to be of the authority in [mqtt-bridge] ca, and for the name in broker; the bridge's own of "
-    "one that it trusts";
+    "its certificate must be signed by the authority in [mqtt-bridge] ca, for the name in broker; it must trust the "
+    "authority of the bridge's certificate";
 
 Error system_error(const std::string& what) {
-  return {"bridge.mqtt", what + ": " + std::strerror(errno), "is loopback up, and are there descriptors (ulimit -n)?"};
+  return {"bridge.mqtt", what + ": " + std::strerror(errno),
+          "check that loopback is up, and the limit of descriptors (ulimit -n)"};
 }
 
 std::string openssl_says() {
@@ -41,7 +42,7 @@ std::string openssl_says() {
   return out;
 }
 
-/// A key with a password: nobody is asked for it.
+/// For a key with a password: the password is not asked for.
 int no_password(char*, int, int, void*) { return 0; }
 
 bool same_socket(const sockaddr_in& a, const sockaddr_in& b) {
@@ -64,12 +65,12 @@ Result<std::shared_ptr<ssl_ctx_st>> tls_context(const std::string& ca, const std
   std::shared_ptr<ssl_ctx_st> context(SSL_CTX_new(TLS_client_method()), SSL_CTX_free);
   const auto bad = [](const std::string& what) {
     return Error{"bridge.bad_tls", what + " cannot be used: " + openssl_says(),
-                 "[mqtt-bridge] ca, certificate and key are readable PEM files; the key has no password"};
+                 "[mqtt-bridge] ca, certificate and key must be readable PEM files, and the key must have no password"};
   };
   if (!context || !SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION)) return bad("TLS 1.2");
   SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION);
   SSL_CTX_set_mode(context.get(), SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-  // It comes back after each record without data, so that many of them hold up nobody.
+  // Calls return after each record without data, so that many such records block nothing.
   SSL_CTX_clear_mode(context.get(), SSL_MODE_AUTO_RETRY);
   SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
   SSL_CTX_set_default_passwd_cb(context.get(), no_password);
@@ -95,7 +96,7 @@ Result<std::unique_ptr<Wire>> Wire::make(int broker, std::shared_ptr<ssl_ctx_st>
       (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(wire->ssl_), host.c_str()) == 1 ||
        (SSL_set1_host(wire->ssl_, host.c_str()) == 1 && SSL_set_tlsext_host_name(wire->ssl_, host.c_str()) == 1));
   if (!named || SSL_set_fd(wire->ssl_, broker) != 1)
-    return Error{"bridge.mqtt", "TLS cannot begin with the name " + host + ": " + openssl_says(), tls_hint};
+    return Error{"bridge.mqtt", "TLS cannot start with the name " + host + ": " + openssl_says(), tls_hint};
   SSL_set_connect_state(wire->ssl_);
   return wire;
 }
@@ -135,19 +136,19 @@ bool Wire::proven() const {
 
 Result<std::uint16_t> Wire::listen() {
   listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (listener_ < 0) return system_error("no socket for libmosquitto");
+  if (listener_ < 0) return system_error("cannot open a socket for libmosquitto");
   ::setsockopt(listener_, SOL_SOCKET, SO_RCVBUF, &near_bytes, sizeof near_bytes);
   ::setsockopt(listener_, SOL_SOCKET, SO_SNDBUF, &near_bytes, sizeof near_bytes);
   sockaddr_in at{};
   at.sin_family = AF_INET;
   at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   if (::bind(listener_, reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0 || ::listen(listener_, 16) != 0)
-    return system_error("no port of 127.0.0.1 for libmosquitto");
+    return system_error("cannot open a port on 127.0.0.1 for libmosquitto");
   return ntohs(address_of(listener_, ::getsockname).sin_port);
 }
 
 Result<void> Wire::accept(int socket) {
-  // Each user of the machine can connect to the port: ours is the one whose ends are those of libmosquitto's socket.
+  // Every user of the machine can connect to the port: the right connection has the addresses of libmosquitto's socket.
   const sockaddr_in from = address_of(socket, ::getsockname);
   const std::int64_t until = now_ns() + accept_ns;
   while (near_ < 0 && now_ns() < until) {
@@ -159,7 +160,7 @@ Result<void> Wire::accept(int socket) {
     if (one >= 0 && same_socket(peer, from)) near_ = one;
     else if (one >= 0) ::close(one);
   }
-  if (near_ < 0) return system_error("libmosquitto's connection did not come");
+  if (near_ < 0) return system_error("libmosquitto did not connect");
   ::close(std::exchange(listener_, -1));
   const int one = 1;
   ::setsockopt(near_, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
@@ -168,7 +169,7 @@ Result<void> Wire::accept(int socket) {
   return {};
 }
 
-/// A broker that does not read acknowledgements gets no more to be acknowledged: they would lie here.
+/// Nothing more is read from a broker that does not read acknowledgements, because these would fill the memory here.
 bool Wire::may_read() const {
   return !over_ && in_at_ == in_.size() &&
          from_broker_.messages() < from_bridge_.acknowledgements() + std::uint64_t{receive_maximum};
@@ -236,7 +237,7 @@ Result<bool> Wire::in(bool reads) {
     const auto n = ::send(near_, in_.data() + in_at_, in_.size() - in_at_, MSG_NOSIGNAL);
     if (n > 0) in_at_ += static_cast<std::size_t>(n), moved = true;
   }
-  // It reads what is on its way to it, and then that this is the end.
+  // libmosquitto reads the remaining data, then the end of the stream.
   if (over_ && in_at_ == in_.size() && !std::exchange(shut_, true)) {
     ::shutdown(near_, SHUT_WR);
     moved = true;
@@ -262,7 +263,7 @@ void Wire::out() {
       continue;
     }
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
-    // Nobody takes it; why, says what is read.
+    // The broker accepts no more data; the next read shows the reason.
     out_at_ = out_.size();
     over_ = true;
     return;
@@ -277,7 +278,7 @@ void Wire::finish(std::int64_t until_ns) {
     ::poll(ready, 2, 20);
   }
   if (ssl_ && !over_) (void)SSL_shutdown(ssl_);
-  // Closed with bytes unread, TCP would take back what the broker has not read yet.
+  // If the socket were closed with unread bytes, TCP would discard data that the broker has not read yet.
   ::shutdown(broker_, SHUT_WR);
   char sink[4096];
   while (now_ns() < until_ns) {

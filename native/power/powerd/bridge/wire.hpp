@@ -74,7 +74,7 @@ class Wire {
   bool over_ = false;          ///< the broker sends no more
   bool shut_ = false;          ///< libmosquitto was notified
   bool near_over_ = false;     ///< libmosquitto writes no more
-  std::string in_, out_;       ///< data under way; bytes before the following positions have been moved
+  std::string in_, out_;       ///< data in transfer; bytes before the following positions have been moved
   std::size_t in_at_ = 0, out_at_ = 0;
   Packets from_broker_{Packets::From::broker}, from_bridge_{Packets::From::bridge};
   Error why_;

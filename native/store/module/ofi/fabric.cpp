@@ -182,7 +182,7 @@ class FabricPort final : public Port {
       return Error{"store.no_provider", "the peer's shared memory is not this user's",
                    "use another transport, such as tcp"};
     const int n = fi_av_insert(vector_.get(), padded(address).data(), 1, &peer_, 0, nullptr);
-    if (n != 1) return failed(options_.provider, "take the peer's address", n < 0 ? n : -FI_EINVAL);
+    if (n != 1) return failed(options_.provider, "accept the peer's address", n < 0 ? n : -FI_EINVAL);
     return {};
   }
 

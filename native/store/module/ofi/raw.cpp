@@ -176,7 +176,7 @@ class End {
     if (r == 0) return {};
     slot.busy = false;
     return fail({"store.fabric",
-                 "'" + port_->provider() + "' could not take a message: " + fabric_error(static_cast<int>(-r)),
+                 "'" + port_->provider() + "' could not accept a message: " + fabric_error(static_cast<int>(-r)),
                  "choose another provider"});
   }
 

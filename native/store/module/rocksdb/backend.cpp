@@ -246,7 +246,7 @@ Result<std::unique_ptr<Backend>> open_rocksdb(Role, const Settings& settings) {
   options.wal_recovery_mode = rocksdb::WALRecoveryMode::kPointInTimeRecovery;
   rocksdb::DB* db = nullptr;
   const rocksdb::Status status = rocksdb::DB::Open(options, path + "/db", &db);
-  if (!status.ok()) return cannot_open(path, "RocksDB says: " + status.ToString(), "");
+  if (!status.ok()) return cannot_open(path, "RocksDB reports: " + status.ToString(), "");
   return std::unique_ptr<Backend>(std::make_unique<Rocksdb>(std::move(*folder), std::unique_ptr<rocksdb::DB>(db)));
 }
 

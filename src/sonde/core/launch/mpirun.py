@@ -27,6 +27,7 @@ from sonde.core import distribution
 from sonde.core.errors import EnvironmentFailure, UsageError, nearest
 from sonde.core.launch import YIELD_VARIABLE, Placement, built_flavours
 from sonde.core.launch.cpus import available
+from sonde.core.surroundings import place_of_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -117,6 +118,7 @@ def _identify(mpirun: Path, stamp: int) -> Mpi | None:
     try:
         ran = subprocess.run(
             [mpirun, "--version"],
+            cwd=place_of_ranks(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -34,6 +34,7 @@ from sonde.core.errors import EnvironmentFailure, SondeError
 from sonde.core.events import Event
 from sonde.core.events import parse as parse_event
 from sonde.core.launch import remains, session_files
+from sonde.core.surroundings import place_of_ranks
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -50,7 +51,11 @@ _KILL_GRACE_S = 5.0
 # the remaining processes, by pidfds, which a shell does not have, and removes the recorded remains (remains.py). `read`
 # succeeds when Sonde reports that it has finished, and meets end of file when Sonde has died.
 _GUARD = """
-left() { grep -slzx "$1" /proc/[0-9]*/environ | cut -d/ -f3; }
+u=$(id -u)
+own="^Uid:[[:space:]]*$u[[:space:]]*$u[[:space:]]*$u[[:space:]]"
+left() {
+  grep -sl "$own" /proc/[0-9]*/status | sed 's/status$/environ/' | xargs -r grep -slzx "$1" | cut -d/ -f3
+}
 read word && exit
 for turn in 1 2 3 4 5 6 7 8 9 10; do
   sleep "$2"
@@ -113,7 +118,7 @@ class ProbeProcess:
     grace_s    how long `stop` waits for the probe to finish by itself before SIGTERM, and then again before
                SIGKILL.
     room       prefix of error codes ("net.rank_died").
-    cwd        the start folder; None: the current one.
+    cwd        the start folder; None: that of `place_of_ranks`.
     poll_s     how often `wait` checks while no event comes. Each check costs some 50 µs of a core: a program
                that measures disturbances of cores should be checked less often.
 
@@ -193,6 +198,7 @@ class ProbeProcess:
                     str(remains.note_path(run_dir)),
                     _CLEAR,
                 ],
+                cwd=place_of_ranks(),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -204,7 +210,7 @@ class ProbeProcess:
                 stdout=subprocess.PIPE,
                 stderr=self._log_file,
                 env=self._env,
-                cwd=self._cwd,
+                cwd=self._cwd or place_of_ranks(),
                 start_new_session=True,
                 preexec_fn=die_with_parent(os.getpid()),
             )
@@ -415,10 +421,15 @@ class ProbeProcess:
             return ""
 
 
-def marked(mark: str) -> list[int]:
-    """Process ids of this machine whose environment contained this run's mark at their start."""
-    numbers = (int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit())
-    return [pid for pid in numbers if _carries(pid, mark)]
+def marked(mark: str, everybody: bool = False) -> list[int]:
+    """Process ids of this user's processes whose environment contained this run's mark at their start.
+
+    everybody: of all users, as agents change theirs. This starts a process that reads; see `processes.carriers`.
+    """
+    if everybody:
+        every = (int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit())
+        return processes.carriers(f"{MARK}={mark}", every).found
+    return [pid for pid in processes.of_user(os.getuid()) if _carries(pid, mark)]
 
 
 def _carries(pid: int, mark: str) -> bool:

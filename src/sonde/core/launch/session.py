@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from sonde.core import provenance, seal
+from sonde.core import provenance, run_folder, seal
 from sonde.core.blocks import BlockFile
 from sonde.core.deadline import Deadline
 from sonde.core.errors import DataError, EnvironmentFailure, Interrupted, SondeError, Warning, typed
@@ -31,6 +31,7 @@ from sonde.core.launch.measured import Measured
 from sonde.core.launch.process import Ending, ProbeProcess, with_tail, without_log
 from sonde.core.launch.start import Start, mpi_environment, transport
 from sonde.core.layout import RoomSchema
+from sonde.core.owned_files import Identity
 from sonde.core.surroundings import place_of_ranks
 
 
@@ -69,7 +70,7 @@ class Job:
 
     @property
     def run_dir(self) -> Path:
-        return seal.run_folder(self.out)
+        return run_folder.folder_of(self.out)
 
     def line(self, time_s: float) -> list[str]:
         """The complete command line that measures for `time_s`."""
@@ -183,7 +184,7 @@ def run(job: Job, listener: Listener) -> Measured:
         **job.attrs,
     }
     begin = partial(
-        seal.start_run,
+        run_folder.start,
         run_dir,
         room=schema.room,
         schema=f"{schema.room}/{schema.version}",
@@ -193,7 +194,10 @@ def run(job: Job, listener: Listener) -> Measured:
         env=mpi_environment(os.environ) | dict(job.env),
         warnings=job.warnings,
     )
-    with unless_interrupted(run_dir, listener.room, begin, listener.sample_kinds), seal.hold(run_dir) as held:
+    with (
+        unless_interrupted(run_dir, listener.room, begin, listener.sample_kinds) as made,
+        run_folder.hold(run_dir, made) as held,
+    ):
         try:
             with job.beside(run_dir):
                 time_s = job.time_s()
@@ -291,30 +295,30 @@ def nothing_in(run_dir: Path, kinds: Sequence[int] | None = None) -> bool:
 
 def forget(run_dir: Path) -> None:
     """Remove the folder of a run that never began; `without_log` reports its log."""
-    seal.forget(run_dir)
+    run_folder.forget(run_dir)
 
 
 @contextmanager
 def unless_interrupted(
     run_dir: Path,
     room: str,
-    begin: Callable[[], None],
+    begin: Callable[[], Identity],
     kinds: Sequence[int] | None = None,
-) -> Iterator[None]:
+) -> Iterator[Identity]:
     """Handle a Ctrl-C before programs listen, or while they are saved; a folder with samples stays, for `recover`.
 
-    begin: creates the folder with its run.json. A signal waits until this is done, because nobody could tell the owner
-    of a half-made folder.
+    begin: creates the folder with its run.json, and returns its identity, which the context gives. A signal waits until
+    this is done, because nobody could tell the owner of a half-made folder.
     """
     begun = False
     try:
         with put_off(f"{room}: interrupted; remove {run_dir} if it exists") as asked:
-            begin()
+            made = begin()
             begun = True
         asked.leave()
-        yield
+        yield made
     except KeyboardInterrupt:
-        if not begun or not (run_dir / seal.RUN_FILE).exists():
+        if not begun or not (run_dir / run_folder.RUN_FILE).exists():
             raise
         if nothing_in(run_dir, kinds):
             forget(run_dir)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from sonde.core.errors import EnvironmentFailure, UsageError
 from sonde.core.launch import YIELD_VARIABLE, Placement, built_flavours, in_slurm_job
 from sonde.core.launch.mpirun import candidates, find_mpi, share, split_slots
+from sonde.core.surroundings import place_of_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -181,6 +182,7 @@ def _plugins(srun: Path) -> tuple[str, ...]:
     try:
         ran = subprocess.run(
             [srun, "--mpi=list"],
+            cwd=place_of_ranks(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

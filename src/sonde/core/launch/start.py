@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sonde.core import hostlist, seal
+from sonde.core import hostlist, run_folder, seal
 from sonde.core.errors import EnvironmentFailure, UsageError, Warning, typed
 from sonde.core.launch import Launcher, launcher, libexec, probe
 from sonde.core.launch.cpus import available
@@ -115,7 +115,7 @@ def output_path(room: str, output: Path | None) -> Path:
     EnvironmentFailure  core.cannot_write: its folder does not exist. UsageError  <room>.bad_output: it is a folder.
     """
     if output is None:
-        return Path(seal.dataset_name(room, cluster()))
+        return Path(run_folder.dataset_name(room, cluster()))
     if output.is_dir():
         raise UsageError(
             f"{room}.bad_output",
@@ -136,7 +136,7 @@ def replaced(out: Path, parts: Sequence[str] = ("",)) -> list[Warning]:
 
     out, parts: as for `seal.targets`.
     """
-    existing = [path for _, path in seal.targets(seal.run_folder(out), out, parts) if path.exists()]
+    existing = [path for _, path in seal.targets(run_folder.folder_of(out), out, parts) if path.exists()]
     if not existing:
         return []
     names = ", ".join(map(str, existing))

@@ -228,9 +228,10 @@ def _text_of(value: Value) -> str:
         "result_product": "result * arg({a})", "text": "text({a})", "hdf5": "hdf5({a})",
         "hdf5_attribute": "hdf5_attribute({a})", "constant": "{a}", "length": "length({a})",
         "out_length": "out_length({a})", "counted_text": "text({a}, {b})",
+        "mpi_status": "mpi_status({a}, {b})", "mpi_ref_status": "mpi_ref_status({a}, {b})", "later": "later",
     }  # fmt: skip
-    if value.how == "ref" and value.b:
-        return f"ref({value.a} + {value.b})"
+    if value.how in ("ref", "out") and value.b:
+        return f"{value.how}({value.a} + {value.b})"
     return forms[value.how].format(a=value.a, b=value.b)
 
 
@@ -246,7 +247,7 @@ def _value(layer: Layer) -> dict[str, Any]:
                 "kind": function.kind,
                 **{
                     key: _text_of(getattr(function, key))
-                    for key in ("size", "offset", "request", "file", "source", "copy", "path")
+                    for key in ("size", "moved", "offset", "request", "file", "source", "copy", "path")
                 },
             }
             for function in layer.functions

@@ -44,9 +44,10 @@ FAILS = ("never", "negative", "nonzero", "null")
 WIDTHS = ("i32", "u32", "i64")
 MAP_KEYS = ("layer", "title", "after", "serves", "libraries", "fails", "result", "functions", "note")
 FUNCTION_KEYS = (
-    "names", "kind", "size", "offset", "request", "file", "source", "copy", "copy_if", "path", "fails", "result",
-    "libraries",
+    "names", "kind", "size", "moved", "offset", "request", "file", "source", "copy", "copy_if", "path", "fails",
+    "result", "stream", "libraries",
 )  # fmt: skip
+_MOVED = ("mpi_status", "mpi_ref_status", "later")
 MOST_ARGUMENTS = 16
 MOST_BYTES = 255  # maximum offset behind a pointer
 MOST_CONSTANT = 255
@@ -55,7 +56,7 @@ MOST_CONSTANT = 255
 _FORMS = {
     r"arg\((\d{1,19})\)(?::([A-Za-z_]\w{0,30}))?": "arg",
     r"ref\((\d{1,19})(?: ?\+ ?(\d{1,19}))?\)(?::([A-Za-z_]\w{0,30}))?": "ref",
-    r"out\((\d{1,19})\)(?::([A-Za-z_]\w{0,30}))?": "out",
+    r"out\((\d{1,19})(?: ?\+ ?(\d{1,19}))?\)(?::([A-Za-z_]\w{0,30}))?": "out",
     r"arg\((\d{1,19})\)(?::([A-Za-z_]\w{0,30}))? \* arg\((\d{1,19})\)(?::([A-Za-z_]\w{0,30}))?": "product",
     r"arg\((\d{1,19})\)(?::([A-Za-z_]\w{0,30}))? \* mpi\((\d{1,19})\)": "mpi",
     r"ref\((\d{1,19})\)(?::([A-Za-z_]\w{0,30}))? \* mpi_ref\((\d{1,19})\)": "mpi_ref",
@@ -69,11 +70,14 @@ _FORMS = {
     r"(\d{1,19})": "constant",
     r"hdf5\((\d{1,19})\)": "hdf5",
     r"hdf5_attribute\((\d{1,19})\)": "hdf5_attribute",
+    r"mpi_status\((\d{1,19}), ?(\d{1,19})\)": "mpi_status",
+    r"mpi_ref_status\((\d{1,19}), ?(\d{1,19})\)": "mpi_ref_status",
+    r"later": "later",
 }
 EXAMPLES = (
-    "arg(2), arg(2):i32, ref(1), ref(0 + 24), out(4), arg(1) * arg(2), arg(1):i32 * arg(2):i32, "
+    "arg(2), arg(2):i32, ref(1), ref(0 + 24), out(4), out(0 + 4), arg(1) * arg(2), arg(1):i32 * arg(2):i32, "
     "arg(3):i32 * mpi(4), ref(2):i32 * mpi_ref(3), iov(1, 2), result, result * arg(1), text(0), text(1, 6), "
-    "length(0), out_length(0), hdf5(0), hdf5_attribute(0), 1"
+    "length(0), out_length(0), hdf5(0), hdf5_attribute(0), 1, mpi_status(5, 4), mpi_ref_status(5, 4), later"
 )
 
 
@@ -101,6 +105,7 @@ class Function:
     fails: str = "never"
     result: str = "i64"
     size: Value = NOTHING
+    moved: Value = NOTHING  # what came, if the size is what was asked for
     offset: Value = NOTHING
     request: Value = NOTHING  # instead of an offset: a record has room for only one of them
     file: Value = NOTHING
@@ -109,6 +114,7 @@ class Function:
     copy: Value = NOTHING  # a second handle of the file, which the call makes,
     copy_if: Value = NOTHING  # if this value
     copy_is: tuple[int, ...] = ()  # is one of these; always if `copy_if` is NOTHING
+    stream: bool = False  # its handles are sockets, pipes and the like, no files
 
     @property
     def amount(self) -> Value:
@@ -124,6 +130,11 @@ class Function:
         if self.source != NOTHING:
             return self.source
         return self.offset if self.request == NOTHING else self.request
+
+    @property
+    def named(self) -> Value:
+        """The value stored in the place of a name: the name, or how the bytes that came are counted."""
+        return self.path if self.moved == NOTHING else self.moved
 
     @property
     def copies(self) -> list[int] | None:
@@ -212,7 +223,7 @@ def _function(
     }
     values = {
         key: value(str(entry[key]), source, f"{where}: {key}")
-        for key in ("size", "offset", "request", "file", "source", "copy", "path")
+        for key in ("size", "moved", "offset", "request", "file", "source", "copy", "path")
         if key in entry
     }
     more: dict[str, Any] = {}
@@ -247,6 +258,7 @@ def _function(
             source, f"{where}: it has an offset and a request", "leave one out: there is room for one of them"
         )
     for key, allowed in (
+        ("moved", _MOVED),
         ("offset", ("arg", "ref")),
         ("request", ("arg", "ref")),
         ("file", ("arg", "ref", "out", "result")),
@@ -259,7 +271,16 @@ def _function(
             raise _bad(
                 source, f"{where}: {key} cannot be {entry[key]!r}", f"it is one of {', '.join(allowed)}"
             )
-    if "size" in values and values["size"].how in ("text", "counted_text"):
+    if "moved" in values and "path" in values:
+        raise _bad(source, f"{where}: it has moved and path", "leave one out: there is room for one of them")
+    more["stream"] = entry.get("stream", False)
+    if type(more["stream"]) is not bool or (more["stream"] and "file" not in values):
+        raise _bad(
+            source,
+            f"{where}: stream is {entry['stream']!r}, of {values.get('file', 'no file')}",
+            'as file = "result:i32" and stream = true',
+        )
+    if "size" in values and values["size"].how in ("text", "counted_text", *_MOVED):
         raise _bad(source, f"{where}: size cannot be {entry['size']!r}", f"it is one of {EXAMPLES}")
     return Function(names, libraries, **chosen, **values, **more)  # type: ignore[arg-type]
 
@@ -273,7 +294,7 @@ def value(text: str, source: str = "", where: str = "") -> Value:
         widths = [group for group in match.groups() if group and not group.isdigit()]
         if how == "constant" and numbers[0] > MOST_CONSTANT:
             raise _bad(source, f"{where}: {text!r} is too large", f"a number is at most {MOST_CONSTANT}")
-        places = [] if how == "constant" else numbers[:1] if how == "ref" else numbers
+        places = [] if how == "constant" else numbers[:1] if how in ("ref", "out") else numbers
         if any(number >= MOST_ARGUMENTS for number in places):
             raise _bad(source, f"{where}: {text!r} names an argument that no function has", "the first is 0")
         if any(number > MOST_BYTES for number in numbers):

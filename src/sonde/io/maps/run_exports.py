@@ -13,6 +13,7 @@ from pathlib import Path
 
 from sonde.core import launch
 from sonde.core.errors import UsageError, nearest
+from sonde.core.surroundings import place_of_ranks
 from sonde.io.maps import run_linked
 from sonde.io.maps.layers import Layer
 from sonde.io.maps.run_elf import X86_64, Program
@@ -159,6 +160,7 @@ def _candidates(more: Iterable[Path]) -> Iterator[Path]:
         try:
             ran = subprocess.run(
                 [tool, "-p"],
+                cwd=place_of_ranks(),
                 capture_output=True,
                 text=True,
                 errors="replace",

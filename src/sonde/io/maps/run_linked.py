@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from sonde.core.surroundings import place_of_ranks
 from sonde.io.maps.run_elf import X86_64, Program
 
 # The loader looks here after its cache. Source: ld.so(8).
@@ -121,6 +122,7 @@ def _cache() -> dict[str, Path]:
         try:
             ran = subprocess.run(
                 [tool, "-p"],
+                cwd=place_of_ranks(),
                 capture_output=True,
                 text=True,
                 errors="replace",

@@ -7,7 +7,8 @@ from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
-from sonde.core.errors import UsageError, nearest
+from sonde.core.errors import DataError, UsageError, nearest
+from sonde.core.owned_files import reading
 from sonde.io.maps.layers import Layer, ordered, parse
 
 MOST_BYTES = 1 << 20
@@ -52,10 +53,13 @@ def chosen(words: Sequence[str], files: Iterable[Path] = (), kernel: bool = Fals
 def read(file: Path) -> Layer:
     """Read one of the user's maps. UsageError io.no_map, io.bad_map."""
     try:
-        raw = file.read_bytes()[: MOST_BYTES + 1]
+        with reading(file) as stream:
+            raw = stream.read(MOST_BYTES + 1)
         text = raw.decode()
     except OSError as error:
         raise UsageError("io.no_map", f"cannot read {file}: {error.strerror}", "name a layer map") from None
+    except DataError as error:
+        raise UsageError("io.no_map", f"cannot read {error.what}", "name a layer map") from None
     except UnicodeDecodeError:
         raise UsageError("io.bad_map", f"{file}: is not text", "a layer map is TOML in UTF-8") from None
     if len(raw) > MOST_BYTES:

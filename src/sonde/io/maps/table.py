@@ -12,7 +12,8 @@ MAGIC = b"SONDELYR"
 VERSION = 1
 HOWS = (
     "none", "arg", "ref", "out", "product", "mpi", "mpi_ref", "iov", "result", "result_product", "text",
-    "hdf5", "hdf5_attribute", "constant", "length", "out_length", "counted_text",
+    "hdf5", "hdf5_attribute", "constant", "length", "out_length", "counted_text", "mpi_status",
+    "mpi_ref_status", "later",
 )  # fmt: skip
 _HEADER = struct.Struct("<8sIIIIQ")
 _RULE = struct.Struct("<IIHBBB3x")
@@ -53,7 +54,7 @@ def compiled(layers: Sequence[Layer], most_bytes: int = 0) -> bytes:
             FAILS.index(function.fails),
             WIDTHS.index(function.result),
         )
-        for value in (function.amount, function.at, function.file, function.path):
+        for value in (function.amount, function.at, function.file, function.named):
             rules += _packed(value)
     return _HEADER.pack(MAGIC, VERSION, len(every), len(text), 0, most_bytes) + bytes(rules) + bytes(text)
 

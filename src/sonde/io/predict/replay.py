@@ -65,14 +65,14 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """A layer, all layers, or the elapsed time; s, layers summed over all ranks. kept : the part of the modelled time
+    """A layer, all layers, or the elapsed time; s, layers summed over all ranks. own : the part of the modelled time
     that is A's own; NaN if there is no such part. against : measured there; NaN without a measurement."""
 
     name: str
     title: str
     a: float
     on: Estimate
-    kept: float = 0.0
+    own: float = 0.0
     against: float = float("nan")
 
 
@@ -199,11 +199,11 @@ def predict(
         one = estimate(2 + k)
         seen = theirs.get(name, 0.0) if measured else float("nan")
         if own.get(name, 0.0) > 0 or one.value > 0 or seen > 0:
-            rows.append(Row(name, titles[name], own.get(name, 0.0), one, plan.kept.get(name, 0.0), seen))
+            rows.append(Row(name, titles[name], own.get(name, 0.0), one, plan.own_s.get(name, 0.0), seen))
     nan = float("nan")
     total = Row(
         "total", "all layers, all ranks", sum(own.get(name, 0.0) for name in plan.shown), estimate(1),
-        sum(plan.kept.get(name, 0.0) for name in plan.shown),
+        sum(plan.own_s.get(name, 0.0) for name in plan.shown),
         sum(theirs.get(name, 0.0) for name in plan.shown) if measured else nan,
     )  # fmt: skip
     elapsed = Row(
@@ -364,7 +364,7 @@ class _Plan:
     two calls in which ranks wait for each other the order within a thread does not matter, so each such segment is
     stored as counts of classes.
 
-    shown : columns of the result. kept : for each, s, the part that is A's own and not a cost of Y's.
+    shown : columns of the result. own_s : for each, s, the part that is A's own and not a cost of Y's.
     """
 
     def __init__(self, mine: _Run, costs: Costs) -> None:
@@ -473,7 +473,7 @@ class _Plan:
     def _segments(self, matrix: type) -> None:
         thread, begin, end = self.table["thread"].astype(np.int64), self.table["begin"], self.table["end"]
         n = len(thread)
-        grouped, kept = self.at >= 0, self.class_of < 0
+        grouped, separate = self.at >= 0, self.class_of < 0
         threads = [self.mine.threads[number] for number in self.threads]
         self.left_together = np.zeros(max(self.class_count, 1))
         self.first = np.array([one.first for one in threads], np.float64)
@@ -486,7 +486,7 @@ class _Plan:
         fresh[1:] = thread[1:] != thread[:-1]
         previous = np.where(fresh, self.first[thread], np.concatenate([[0], end[:-1]])) if n else np.zeros(0)
         np.add.at(self.fixed, self.segment, np.maximum(begin - previous, 0.0))
-        alone = kept & ~grouped
+        alone = separate & ~grouped
         np.add.at(self.fixed, self.segment[alone], (self.table["work"] + self.table["waited"])[alone])
         # The time after a thread's last call.
         count = np.bincount(thread[grouped], minlength=len(threads)).astype(np.int64)
@@ -494,7 +494,7 @@ class _Plan:
         done = self.first.copy()
         np.maximum.at(done, thread, end)
         self.fixed[self.tail] += np.maximum(last - done, 0.0)
-        these = np.flatnonzero(~kept & ~grouped)
+        these = np.flatnonzero(~separate & ~grouped)
         self.counts = matrix(
             (np.ones(len(these)), (self.segment[these], self.class_of[these])), (segments, max(self.class_count, 1))
         ).tocsr()  # fmt: skip
@@ -534,7 +534,7 @@ class _Plan:
         waited = at.pop(WAITING)
         waited -= float(self.table["waited"][(self.at >= 0) & (self.class_of < 0)].sum())
         at[WAITING] = max(waited, 0.0)
-        self.kept = {name: value * 1e-9 for name, value in at.items() if name not in _NOT_SHOWN}
+        self.own_s = {name: value * 1e-9 for name, value in at.items() if name not in _NOT_SHOWN}
 
     def costs(self, weight: np.ndarray) -> np.ndarray:
         """(draw, class, column) ns."""
@@ -585,7 +585,7 @@ class _Plan:
         # If all ranks of A left together, they do so here, with the last.
         rows[-1] += waited + leaving @ self.left_together
         rows *= 1e-9
-        rows += np.array([self.kept.get(name, 0.0) for name in self.shown])[:, None]
+        rows += np.array([self.own_s.get(name, 0.0) for name in self.shown])[:, None]
         return np.concatenate(
             [elapsed[None] * 1e-9, rows.sum(axis=0)[None], rows, self._by_function(counts, cost)]
         )

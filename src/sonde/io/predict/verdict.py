@@ -71,7 +71,7 @@ def _layers(found: Prediction) -> Table:
             shown = row.against > LEAST_TOLD * found.total.against
             times += [_time(row.against), f"{row.on.value / row.against:.2f}" if shown else "–"]
         rows.append((row.title, *times))
-    own_share = found.total.kept / found.total.on.value if found.total.on.value > 0 else 0.0
+    own_share = found.total.own / found.total.on.value if found.total.on.value > 0 else 0.0
     note = (
         f"Replayed at {found.at_title}. Time above that layer, or in functions without a measurement, is "
         f"A's own: {format_share(own_share)}."
@@ -264,7 +264,7 @@ def _row(row: Row) -> dict[str, Any]:
         "a_s": row.a,
         "modelled_s": row.on.value,
         "ci95_s": _ends(row.on),
-        "kept_s": row.kept if math.isfinite(row.kept) else None,
+        "kept_s": row.own if math.isfinite(row.own) else None,
         "measured_s": row.against if measured else None,
         "ratio": row.on.value / row.against if measured and row.against > 0 else None,
     }

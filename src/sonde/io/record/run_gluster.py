@@ -23,6 +23,7 @@ from sonde.core import distribution
 from sonde.core.errors import EnvironmentFailure, UsageError, Warning, nearest, typed
 from sonde.core.lines import kernel_lines
 from sonde.core.owned_files import Folder
+from sonde.core.surroundings import place_of_ranks
 from sonde.io.record import gluster
 from sonde.io.record.gluster import Counted, Volume
 from sonde.io.trace.servers import FILE
@@ -197,6 +198,7 @@ def _run(*words: str) -> str:
     try:
         ran = subprocess.run(
             [PROGRAM, "--mode=script", *words],
+            cwd=place_of_ranks(),
             env=env,
             stdin=subprocess.DEVNULL,
             capture_output=True,

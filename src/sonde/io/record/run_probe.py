@@ -31,6 +31,7 @@ NONE = "\\0"  # a number that stands for a missing value
 # Kinds of values that only the program itself can read.
 UNREADABLE = (
     "mpi", "mpi_ref", "iov", "hdf5", "hdf5_attribute", "out", "length", "out_length", "counted_text",
+    "mpi_status", "mpi_ref_status", "later",
 )  # fmt: skip
 _TYPES = {"i32": "s32", "u32": "u32", "i64": "u64"}
 _SPEC_WIDTH = {"i32": ":i32", "u32": ":u32", "i64": ""}
@@ -131,7 +132,7 @@ def unreadable(probes: Iterable[Probe]) -> list[str]:
     found = []
     for probe in probes:
         of = probe.function
-        values = {"size": of.amount, "offset": of.at, "file": of.file, "path": of.path}
+        values = {"size": of.amount, "offset": of.at, "file": of.file, "path": of.path, "moved": of.moved}
         lost = [
             name
             for name, value in values.items()

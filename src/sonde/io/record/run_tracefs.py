@@ -16,6 +16,7 @@ from pathlib import Path
 from sonde.core import tracefs as names
 from sonde.core.errors import EnvironmentFailure
 from sonde.core.lines import kernel_lines
+from sonde.core.surroundings import place_of_ranks
 from sonde.core.tracefs import INSTANCE, is_over, mark
 from sonde.io.record import run_probe
 from sonde.io.record.run_attach import check_rights
@@ -69,7 +70,7 @@ def mounted() -> Iterator[Path]:
             break
         words = ["mount", "-t", "tracefs", OURS, str(PLACES[0])]
         message = subprocess.run(
-            words, capture_output=True, text=True, errors="replace", check=False
+            words, cwd=place_of_ranks(), capture_output=True, text=True, errors="replace", check=False
         ).stderr.strip()
         held = _hold()
     if held is None:
@@ -155,7 +156,7 @@ def _hold() -> tuple[Path, int] | None:
 def _unmount(place: Path) -> None:
     """Remove a mount of any Sonde, unless it is in use: then it is busy, and stays."""
     if is_mounted_by_sonde(place, "\n".join(kernel_lines(Path("/proc/self/mounts")))):
-        subprocess.run(["umount", str(place)], capture_output=True, check=False)
+        subprocess.run(["umount", str(place)], cwd=place_of_ranks(), capture_output=True, check=False)
 
 
 def _remove(instance: Path) -> None:

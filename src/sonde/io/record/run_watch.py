@@ -20,6 +20,7 @@ from sonde.core import launch
 from sonde.core.errors import EnvironmentFailure, Warning
 from sonde.core.lines import encoded
 from sonde.core.owned_files import Folder
+from sonde.core.surroundings import place_of_ranks
 from sonde.io.maps.layers import Layer, Value
 from sonde.io.maps.table import rule_names
 from sonde.io.record import run_probe
@@ -52,6 +53,7 @@ def known_calls() -> dict[str, int]:
     path = _program()
     listed = subprocess.run(
         [str(path), "--calls"],
+        cwd=place_of_ranks(),
         capture_output=True,
         text=True,
         errors="replace",
@@ -95,6 +97,7 @@ def watching(
         run.write(SPEC, ("\n".join(spec) + "\n").encode())
         child = subprocess.Popen(
             [str(_program()), f"{_path_of(run)}/{SPEC}"],
+            cwd=place_of_ranks(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -147,7 +150,13 @@ def tried() -> Sight:
         try:
             placed.add([run_probe.start_of(program)])
             placed.on(instance)
-            subprocess.run([str(program), "--calls"], stdout=subprocess.DEVNULL, check=True, timeout=20)
+            subprocess.run(
+                [str(program), "--calls"],
+                cwd=place_of_ranks(),
+                stdout=subprocess.DEVNULL,
+                check=True,
+                timeout=20,
+            )
             why = (
                 ""
                 if placed.hits()

@@ -14,16 +14,16 @@ import numpy as np
 
 from sonde.core.errors import EnvironmentFailure, Interrupted
 from sonde.io.maps.layers import TOPS
-from sonde.io.record import run_trace
+from sonde.io.record import run_request, run_trace
 from sonde.io.trace import hints
 from sonde.io.trace.findings import findings
-from sonde.io.trace.hints import Trial, Untried
+from sonde.io.trace.hints import Attempt, Untried
 from sonde.io.trace.whatif import HINTS, Result, Seen, Tried
 
 if TYPE_CHECKING:
     import xarray as xr
 
-MOST_TRIALS = 3  # those for the findings with the largest shares
+MOST_ATTEMPTS = 3  # those for the findings with the largest shares
 
 
 def middle_of(summary: xr.Dataset) -> str:
@@ -36,13 +36,13 @@ def middle_of(summary: xr.Dataset) -> str:
     )
 
 
-def variables_of(trial: Trial, folder: Path, number: int) -> dict[str, str]:
-    """The variables that give a command a trial's hint. A file with hints is created in `folder`.
+def variables_of(attempt: Attempt, folder: Path, number: int) -> dict[str, str]:
+    """The variables that give a command an attempt's hint. A file with hints is created in `folder`.
 
     Hints in the user's own file stay, except those that are tried.
     """
-    if not trial.hints:
-        return dict(trial.variables)
+    if not attempt.hints:
+        return dict(attempt.variables)
     own = os.environ.get(hints.VARIABLE)
     text = ""
     if own:
@@ -51,12 +51,12 @@ def variables_of(trial: Trial, folder: Path, number: int) -> dict[str, str]:
         except OSError:
             text = ""  # ROMIO cannot read it either
     path = folder / f"{HINTS}{number}"
-    path.write_text(hints.merged(text, dict(trial.hints)))
+    path.write_text(hints.merged(text, dict(attempt.hints)))
     return {hints.VARIABLE: str(path)}
 
 
 def try_all(
-    request: run_trace.Request, summary: xr.Dataset, pairs: int, say: Callable[[str], None]
+    request: run_request.Request, summary: xr.Dataset, pairs: int, say: Callable[[str], None]
 ) -> Result:
     """Try what a trace's findings suggest.
 
@@ -69,18 +69,18 @@ def try_all(
     UsageError, EnvironmentFailure  as `run_trace.trace`.
     """
     found = findings(summary)
-    trials, untried = hints.trials(found, middle_of(summary))
-    tried = [Tried(trial) for trial in trials[:MOST_TRIALS]]
+    attempts, untried = hints.attempts(found, middle_of(summary))
+    tried = [Tried(attempt) for attempt in attempts[:MOST_ATTEMPTS]]
     untried += [
-        Untried(trial.code, f"only the first {MOST_TRIALS} suggestions were tried")
-        for trial in trials[MOST_TRIALS:]
+        Untried(attempt.code, f"only the first {MOST_ATTEMPTS} suggestions were tried")
+        for attempt in attempts[MOST_ATTEMPTS:]
     ]
     result = Result(tried, untried)
     if not tried:
         return result
     with tempfile.TemporaryDirectory(prefix="sonde-try-") as name:
         folder = Path(name)
-        settings = [{}, *(variables_of(one.trial, folder, k) for k, one in enumerate(tried))]
+        settings = [{}, *(variables_of(one.attempt, folder, k) for k, one in enumerate(tried))]
         for number in range(pairs):
             began = time.monotonic()
             seen: list[Seen | None] = [None] * len(settings)
@@ -112,14 +112,14 @@ def try_all(
 
 
 def _once(
-    request: run_trace.Request, variables: Mapping[str, str], folder: Path
+    request: run_request.Request, variables: Mapping[str, str], folder: Path
 ) -> tuple[Seen | None, int, bool]:
     """Run the command once with variables: the result of its trace, its status, whether it was interrupted."""
     import sonde
 
     again = replace(
         request,
-        command=run_trace.with_variables(request, variables),
+        command=run_request.with_variables(request, variables),
         ranks=0,
         out=folder / "again.nc",
         env=variables,

@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sonde.core import stats
-from sonde.core.allowed import COUNT, index
-from sonde.core.described import Described
-from sonde.core.described import optional as _of
+from sonde.core.described import variables
 from sonde.io.maps.layers import TOPS
-from sonde.io.study.schema import LIMITS, OF_CELL, OF_FUNCTION, OF_LAYER, RECORD, WHOLE
+from sonde.io.study.schema import LIMITS, OF_CELL, OF_FUNCTION, OF_LAYER, RECORD, SUMMARY, WHOLE
 from sonde.io.trace.ratios import ratio_of_pairs
 
 if TYPE_CHECKING:
@@ -29,60 +27,6 @@ if TYPE_CHECKING:
 DIRECTIONS = ("write", "read")
 TRACER = "tracer"
 LEAST_SPREAD = 3  # runs: with two, an interval may have any width
-
-_RATE, _FUNCTION, _LAYER, _PLACE = (
-    ("cell", "direction"),
-    ("cell", "function"),
-    ("cell", "layer"),
-    ("place", "what"),
-)
-
-
-def _with_ends(name: str, dims: tuple[str, ...], units: str, text: str) -> dict[str, Described]:
-    ends = {f"{name}_{end}": _of(dims, units, f"{text}: {end} end of 95 %") for end in ("low", "high")}
-    return {name: _of(dims, units, text), **ends}
-
-
-SUMMARY: dict[str, Described] = {
-    **OF_CELL,
-    **OF_FUNCTION,
-    **OF_LAYER,
-    "direction": Described(("direction",), "str", "", "writing or reading"),
-    "runs": _of(
-        ("cell",), "1", "runs without the tracer that count: of these are the rates", "<i8", allowed=COUNT
-    ),
-    "traced_runs": _of(
-        ("cell",),
-        "1",
-        "runs with the tracer that count: of these are calls and times of functions",
-        "<i8",
-        allowed=COUNT,
-    ),
-    "failed_runs": _of(("cell",), "1", "runs whose command failed", "<i8", allowed=COUNT),
-    "baseline": _of(
-        ("cell",),
-        "1",
-        "the cell that this one is compared with: the first of its benchmark",
-        "<i8",
-        allowed=index("cell"),
-    ),
-    **_with_ends("rate", _RATE, "B/s", "median rate over runs without the tracer"),
-    **_with_ends("ratio", _RATE, "1", "rate over that of the baseline, by rounds"),
-    **_with_ends("slowdown", ("cell",), "1", "time in I/O with the tracer over that without, by rounds"),
-    **_with_ends(
-        "function_time", _FUNCTION, "s", "median time of a rank in a function, calls within it included"
-    ),
-    **_with_ends("function_self_time", _FUNCTION, "s", "median time of a rank in a function itself"),
-    "function_calls": _of(_FUNCTION, "1", "median number of calls in a run, of all ranks"),
-    "function_bytes": _of(_FUNCTION, "B", "median of their bytes"),
-    **_with_ends("layer_self_time", _LAYER, "s", "median time of a rank in a layer itself"),
-    "place_name": Described(("place",), "str", "", "a place of files, or a cluster's network"),
-    "place_cluster": Described(("place",), "str", "", "the cluster, where it is a network"),
-    "what": Described(("what",), "str", "", "what was measured alone"),
-    "limit_by": Described(_PLACE, "str", "", "with what it was measured"),
-    "limit_runs": _of(_PLACE, "1", "how often", "<i8", allowed=COUNT),
-    **_with_ends("limit", _PLACE, "B/s", "median rate of a place or network alone"),
-}
 
 
 def analyse(raw: xr.Dataset) -> xr.Dataset:
@@ -138,8 +82,7 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
         (cells, layers),
     )
     out |= _limits(raw)
-    variables = {name: (SUMMARY[name].dims, values, SUMMARY[name].attrs()) for name, values in out.items()}
-    return xr.Dataset(variables, attrs={"ranks": ranks})
+    return xr.Dataset(variables(SUMMARY, out), attrs={"ranks": ranks})
 
 
 def middle(values: np.ndarray) -> tuple[float, float, float]:

@@ -251,13 +251,13 @@ def _bytes(plan: Plan) -> list[int]:
 
 
 def _dry(plan: Plan, start: Start, out: Path, budget_s: float) -> Outcome:
-    from sonde.core import seal
+    from sonde.core import run_folder
     from sonde.core.units import format_duration
     from sonde.io.study import run
 
     lines = []
     for cell in plan.cells:
-        line = run.line_of(cell, plan, start, seal.run_folder(out).resolve())
+        line = run.line_of(cell, plan, start, run_folder.folder_of(out).resolve())
         lines.append(run.started(line, cell, plan, start, {}, None, cell.place))
     expected, each = plan.expected_s(), [plan.round_s(number) for number in range(plan.rounds)]
     fits = max(1, sum(ends <= budget_s for ends in accumulate(each)))

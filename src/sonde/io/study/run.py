@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from sonde import _core
-from sonde.core import launch, provenance, seal
+from sonde.core import disk, launch, provenance, run_folder, seal
 from sonde.core.deadline import within
 from sonde.core.errors import (
     DataError,
@@ -38,8 +38,10 @@ from sonde.core.launch import session
 from sonde.core.launch.measured import Measured
 from sonde.core.launch.mpirun import Mpi
 from sonde.core.launch.start import Start, mpi_environment
+from sonde.core.owned_files import make_folder
+from sonde.core.surroundings import place_of_ranks
 from sonde.io.maps.layers import Layer
-from sonde.io.record import run_trace
+from sonde.io.record import run_command, run_request, run_trace
 from sonde.io.study import analyse, ior_output, run_limits
 from sonde.io.study import plan as study_plan
 from sonde.io.study.plan import Cell, Plan, Step
@@ -87,7 +89,15 @@ def components(mpi: Mpi | None) -> tuple[str, ...]:
     program = mpi.mpirun.with_name("ompi_info")
     words = [str(program if program.exists() else "ompi_info"), "--parsable", "--param", "io", "all"]
     try:
-        ran = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False, timeout=20)
+        ran = subprocess.run(
+            words,
+            cwd=place_of_ranks(),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=20,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ()
     found = re.findall(r"^mca:io:(\w+):version:", ran.stdout, re.M)
@@ -292,7 +302,7 @@ class _Study:
             writer.close()
             part.replace(path)
         except OSError as error:
-            raise seal.cannot_write(path, error, "free space there, or choose another --output") from None
+            raise disk.cannot_write(path, error, "free space there, or choose another --output") from None
         self.files += 1
 
     def warn(self, code: str, evidence: str, hint: str) -> None:
@@ -360,7 +370,7 @@ class _Study:
                     step.cell, start, around, Path(folder), out, err
                 )
             else:
-                status, asked = run_trace.run_command(
+                status, asked = run_command.run(
                     start({}), around, out, err, subprocess.DEVNULL, Path(folder), self.request.limit_s
                 )
                 self.interrupted |= asked
@@ -419,7 +429,7 @@ class _Study:
 
         keep = self.request.keep if number not in self.kept else None
         path = self.run_dir / "trace.nc" if keep is None else keep / f"cell-{number:02}.nc"
-        request = run_trace.Request(
+        request = run_request.Request(
             start({}), self.request.layers, path, _MOST_BYTES, self.request.command,
             start=start, env=around, cwd=folder, limit_s=self.request.limit_s,
         )  # fmt: skip
@@ -497,7 +507,7 @@ class _Study:
         message = messages[0] if messages else self.words.get(number, "it printed no message")
         how = (
             f"did not end within {self.request.limit_s:g} s, and was killed"
-            if status == run_trace.TOO_LONG
+            if status == run_command.TOO_LONG
             else f"ended with exit status {status}"
         )
         self.words[number] = message
@@ -515,15 +525,16 @@ def measure(request: Request, progress: Progress) -> Measured:
 
     Raises
     ------
-    EnvironmentFailure  io.nothing_measured, core.cannot_write, core.disk_full. Interrupted  before there was a run.
+    EnvironmentFailure  io.nothing_measured, core.cannot_write, core.disk_full, core.folder_of_others.
+    Interrupted  before there was a run.
     """
-    run_dir, plan = seal.run_folder(request.out), request.plan
+    run_dir, plan = run_folder.folder_of(request.out), request.plan
     clusters = [name for name in dict.fromkeys(cell.cluster for cell in plan.cells) if name]
     if request.keep is not None:
         try:
-            request.keep.mkdir(parents=True, exist_ok=True)
+            make_folder(request.keep, parents=True, exist_ok=True, option="--keep-traces")
         except OSError as error:
-            raise seal.cannot_write(request.keep, error, "choose another --keep-traces") from None
+            raise disk.cannot_write(request.keep, error, "choose another --keep-traces") from None
     facts = {
         "run_id": secrets.token_hex(8),
         "launcher": request.start.launcher.name,
@@ -535,7 +546,7 @@ def measure(request: Request, progress: Progress) -> Measured:
         "rounds_asked": plan.rounds,
     }
     begin = partial(
-        seal.start_run,
+        run_folder.start,
         run_dir,
         room="io",
         schema=NAME,
@@ -549,7 +560,7 @@ def measure(request: Request, progress: Progress) -> Measured:
         plan=plan.as_json(),
         env=mpi_environment(os.environ),
     )
-    with session.unless_interrupted(run_dir, "io", begin), seal.hold(run_dir) as held:
+    with session.unless_interrupted(run_dir, "io", begin) as made, run_folder.hold(run_dir, made) as held:
         for place in dict.fromkeys(cell.place for cell in plan.cells):
             run_limits.sweep(Path(place))
         study = _Study(request, run_dir, progress)

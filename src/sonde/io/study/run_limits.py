@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 from sonde.core.errors import EnvironmentFailure, SondeError, reason_not_written
 from sonde.core.lines import kernel_lines
 from sonde.core.owned_files import Folder
+from sonde.core.surroundings import place_of_ranks
 
 if TYPE_CHECKING:
     from sonde.cluster import Cluster
@@ -114,12 +115,18 @@ def _fio(program: str, folder: Path, writers: int, each: int) -> list[Limit]:
     found = []
     for what in ("write", "read"):
         words = [
-            program, "--name=sonde", f"--directory={folder}", f"--rw={what}", f"--bs={PIECE}", "--direct=1",
+            program, "--name=sonde", f"--directory={folder.absolute()}", f"--rw={what}", f"--bs={PIECE}", "--direct=1",
             f"--size={each}", f"--runtime={MOST_S:g}", f"--numjobs={writers}", "--ioengine=psync", "--group_reporting",
             "--end_fsync=1", "--output-format=json",
         ]  # fmt: skip
         ran = subprocess.run(
-            words, capture_output=True, text=True, errors="replace", check=False, timeout=_FIO_S
+            words,
+            cwd=place_of_ranks(),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=_FIO_S,
         )
         if ran.returncode:  # for example on a file system without direct I/O
             return _loop(folder, writers, each)

@@ -28,11 +28,11 @@ class IoSurvey(SurveyEntry):
     spread = 2.0
 
     def needs_s(self, call: Call) -> float:
-        from sonde.io.record import run_trace
+        from sonde.io.record import run_request
         from sonde.io.study import run
 
         start_for(call, run.LOAD)
-        run_trace.library()
+        run_request.library()
         return 2.5
 
     def measure(self, call: Call) -> Measured:
@@ -40,12 +40,12 @@ class IoSurvey(SurveyEntry):
 
         from sonde.io.maps import run_maps
         from sonde.io.maps.layers import table_of
-        from sonde.io.record import run_trace
+        from sonde.io.record import run_request
         from sonde.io.study import plan as study_plan
         from sonde.io.study import run
 
         start = start_for(call, run.LOAD)
-        run_trace.library()
+        run_request.library()
         left_s = call.budget_s - (time.monotonic() - call.began)
         if left_s < LEAST_S:
             raise UsageError(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from sonde.core.blocks import BlockFile
     from sonde.core.deadline import Deadline
-from sonde.io.study.schema import LIMITS, OF_CELL, OF_FUNCTION, OF_LAYER, WHOLE
+from sonde.io.study.schema import LIMITS, OF_CELL, OF_FUNCTION, OF_LAYER, SUMMARY, WHOLE
 
 KIND = "study"
 OF_RUN: dict[str, Described] = {
@@ -199,8 +199,6 @@ class StudySchema:
 
     def tables(self, tree: xr.DataTree) -> Tables:
         """The declared variables and root attributes, which `dataset.open` checks a file against."""
-        from sonde.io.study.analyse import SUMMARY
-
         return {"raw": RAW, "summary": SUMMARY, "": ATTRIBUTES}
 
     def validate(self, tree: xr.DataTree) -> list[Finding]:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sonde.core.described import variables
 from sonde.io.maps.layers import KINDS
 from sonde.io.trace import ignored_paths
 from sonde.io.trace.collective_io import CollectiveIo
 from sonde.io.trace.collectives import plain
-from sonde.io.trace.events import ENTRY_ONLY, FAILED, THROWN, UNFINISHED
+from sonde.io.trace.events import ASKED, ENTRY_ONLY, FAILED, THROWN, UNFINISHED
 from sonde.io.trace.nesting import Nested, nested
 from sonde.io.trace.schema import OWN_NAME, UNSEEN
 from sonde.io.trace.server_work import Served
@@ -33,6 +34,7 @@ READ, WRITE, COPY = KINDS.index("read"), KINDS.index("write"), KINDS.index("copy
 _DIRECTIONS = np.full(len(KINDS), -1, np.int8)
 _DIRECTIONS[[READ, WRITE, COPY]] = 0, 1, 1  # the bytes that a copy reads are counted in addition
 _MOVING = [KINDS.index(kind) for kind in ("read", "write", "copy", "sync")]
+_WITH_BYTES = (READ, WRITE, COPY)
 CLOSE, MAP = KINDS.index("close"), KINDS.index("map")
 
 
@@ -46,9 +48,7 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
     for stretch in walk.stretches():
         walk.take(stretch)
     tables = _called({**_names(raw), **walk.tables(), **served.tables(), **collective.tables()})
-    return xr.Dataset(
-        {name: (SUMMARY[name].dims, values, SUMMARY[name].attrs()) for name, values in tables.items()}
-    )
+    return xr.Dataset(variables(SUMMARY, tables))
 
 
 def _names(raw: xr.Dataset) -> dict[str, np.ndarray]:
@@ -337,6 +337,8 @@ class _Walk(Reader):
         self.mapped = np.zeros(self.files)
         self.lost_of_file = np.zeros((self.files, self.layers), np.int64)
         self.lost = np.zeros(shape, np.int64)
+        self.unsized, self.asked = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        self.entered_asked = np.zeros((self.processes, self.layers, 2), np.int64)
         self.busy = np.zeros((self.processes, self.layers + 1, BINS))
         self.traced = np.zeros(self.processes)
         self.numbers = raw["thread_number"].values.astype(np.int64)
@@ -365,6 +367,7 @@ class _Walk(Reader):
             reading = np.zeros(len(copied), np.int8)
             self._moved(process, layer[copied], reading, one, duration[copied], size[copied])
         self._lost(process, function, kind, layer, entering, files, failed)
+        self._unknown(process, function, kind, calls, entering & ~failed)
         mapped = (kind == MAP) & entering & (files >= 0) & (layer != self.layers - 1)
         np.add.at(self.mapped, files[mapped], size[mapped])
         above = np.where(tree.parent >= 0, layer[tree.parent], self.layers)
@@ -445,6 +448,7 @@ class _Walk(Reader):
         place = (layer, direction)
         for k, values in enumerate((np.ones(len(size)), size, duration)):
             np.add.at(self.entered[process, :, :, k], place, values)
+        np.add.at(self.entered_asked[process], place, (calls["flags"] & ASKED) != 0)
         sized = calls["size"] >= 0
         place3 = (layer[sized], direction[sized], size_class(calls["size"][sized]))
         np.add.at(self.requests[..., 0], place3, 1)
@@ -475,6 +479,23 @@ class _Walk(Reader):
         self.lost[process] += np.bincount(function[lost], minlength=self.functions)
         of_file = lost & outermost & (file >= 0)
         np.add.at(self.lost_of_file, (file[of_file], layer[of_file]), 1)
+
+    def _unknown(
+        self,
+        process: int,
+        function: np.ndarray,
+        kind: np.ndarray,
+        calls: dict[str, np.ndarray],
+        whole: np.ndarray,
+    ) -> None:
+        """Count calls that moved data, of which the bytes that came are not known: neither, or only what was asked."""
+        asked = (calls["flags"] & ASKED) != 0
+        whole = whole & ((calls["flags"] & (ENTRY_ONLY | UNFINISHED)) == 0)
+        for to, mine in (
+            (self.unsized, (asked | np.isin(kind, _WITH_BYTES)) & (calls["size"] < 0)),
+            (self.asked, asked & (calls["size"] >= 0)),
+        ):
+            to[process] += np.bincount(function[mine & whole], minlength=self.functions)
 
     def _by_time(
         self, process: int, layer: np.ndarray, above: np.ndarray, begin: np.ndarray, duration: np.ndarray
@@ -519,6 +540,8 @@ class _Walk(Reader):
             "calls": self.calls,
             "failed": self.failed,
             "lost": self.lost,
+            "unsized": self.unsized,
+            "asked": self.asked,
             "unfinished": self.unknown,
             "bytes": self.bytes.astype(np.int64),
             "time": self.time * ns,
@@ -536,6 +559,7 @@ class _Walk(Reader):
             "requests": self.entered[..., 0].astype(np.int64),
             "request_bytes": self.entered[..., 1].astype(np.int64),
             "request_time": self.entered[..., 2] * ns,
+            "request_asked": self.entered_asked,
             "request_sizes": self.requests[..., 0].astype(np.int64),
             "request_size_bytes": self.requests[..., 1].astype(np.int64),
             "file_requests": self.of_file[..., 0].astype(np.int64),

@@ -19,13 +19,15 @@ UNKNOWN = np.uint64(2**64 - 1)
 NOTE, CLOCK = 0xFFFF, 0xFFFE  # function numbers with a special meaning
 CALL_NUMBERS = CLOCK  # smaller numbers are calls
 OWN = 0xFFFD  # the tracer's own work
+CLOSED = 0xFFFC  # a descriptor that the program closed by syscall(2)
 
-FAILED, THROWN, ENTRY_ONLY, UNFINISHED = 1, 2, 4, 16  # flags of a record
+FAILED, THROWN, ENTRY_ONLY, UNFINISHED, ASKED = 1, 2, 4, 16, 32  # flags of a record
 FLAGS = {
     FAILED: "failed",
     THROWN: "left by an exception or cancellation",
     ENTRY_ONLY: "only its beginning is known",
     UNFINISHED: "under way when its process ended",
+    ASKED: "its size is what it was asked for",
 }
 
 
@@ -42,11 +44,13 @@ NEAR = 64
 
 @dataclass(frozen=True)
 class Note:
-    """A file that was opened. call : position of the call among a piece's; handle : folded, as in records."""
+    """A file that was opened. call : position of the call among a piece's; handle : folded, as in records. whole : the
+    kernel's name of it, if the name begins in some folder; "" if that is not known."""
 
     call: int
     handle: int
     name: str
+    whole: str = ""
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,7 @@ def _piece(records: np.ndarray, cut: bool = True) -> tuple[Piece, np.ndarray]:
     numbers = records["function"]
     special = np.flatnonzero(numbers >= CALL_NUMBERS)
     is_call = numbers < CALL_NUMBERS
-    found: list[tuple[int, int, str]] = []  # where a note is, how many calls are before it, its name
+    found: list[tuple[int, int, str, str]] = []  # where a note is, how many calls are before it, its names
     clocks: list[tuple[int, Clock]] = []
     text_ends, calls, counted, rest = 0, 0, 0, len(records)
     for at in special.tolist():
@@ -114,13 +118,14 @@ def _piece(records: np.ndarray, cut: bool = True) -> tuple[Piece, np.ndarray]:
         length = min(int(record["size"]), (len(records) - at - 1) * RECORD.itemsize)
         text_ends = counted = at + 1 + -(-length // RECORD.itemsize)
         is_call[at + 1 : text_ends] = False
-        found.append((at, calls, name_text(records[at + 1 : text_ends].tobytes()[:length])))
+        text, _, kernels = records[at + 1 : text_ends].tobytes()[:length].partition(b"\0")
+        found.append((at, calls, name_text(text), name_text(kernels)))
     ended = records[is_call]
     notes: list[Note] = []
-    for at, first, name in found:
+    for at, first, name, whole in found:
         near = np.flatnonzero(ended["begin"][first : first + NEAR] == records["begin"][at])
         if len(near):
-            notes.append(Note(first + int(near[0]), int(records["file"][at]), name))
+            notes.append(Note(first + int(near[0]), int(records["file"][at]), name, whole))
         elif cut and len(ended) - first < NEAR:
             rest = at
             break

@@ -12,12 +12,20 @@ import xarray as xr
 
 from sonde.core.dataset import summary_of
 from sonde.core.figure import Axis, Figure, Kind, Slider
-from sonde.core.outcome import Table
 from sonde.core.printable import one_line
 from sonde.core.section import Fact, Method, Section
 from sonde.core.units import format_duration, format_share, format_size
 from sonde.io.maps.layers import DIRECTIONS
-from sonde.io.trace import ignored_paths, joined_requests, servers, verdict, whatif, whatif_verdict, worlds
+from sonde.io.trace import (
+    ignored_paths,
+    joined_requests,
+    servers,
+    tables,
+    verdict,
+    whatif,
+    whatif_verdict,
+    worlds,
+)
 from sonde.io.trace.findings import findings
 
 if TYPE_CHECKING:
@@ -25,8 +33,7 @@ if TYPE_CHECKING:
 
 NARROW = 0.005  # paths with a smaller share of the time of the path around them are drawn as one
 FUNCTIONS = 6  # number of functions in the figure of durations: as many as there are colours for lines
-FILES = 12  # shown at once; NUMBERS of them in the tables behind the figures
-NUMBERS = 400
+FILES = 12  # shown at once; tables.NUMBERS of them in the tables behind the figures
 SERVERS = 32
 LEAST_OF_CLASS = np.array([0.0, *(2.0**k for k in range(servers.CLASSES - 1))])  # B
 CHOICES = 64  # processes that can be chosen in a figure
@@ -51,7 +58,7 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
     summary = summary_of(tree, "io", dataset)
     layers, *_ = verdict.tables(summary)
     tried = whatif.read(summary)
-    files, datasets = file_rows(summary), dataset_rows(summary)
+    files, datasets = tables.file_rows(summary), tables.dataset_rows(summary)
     return Section(
         "io",
         f"I/O of {program(summary)}",
@@ -61,15 +68,15 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
             layers,
             *joined_requests.tables(summary),
             *servers.tables(summary),
-            *([_files_table(summary, files, FILES)] if files else []),
-            *([_datasets_table(datasets, FILES)] if datasets else []),
+            *([tables.files_table(summary, files, FILES)] if files else []),
+            *([tables.datasets_table(datasets, FILES)] if datasets else []),
             *([table] if tried and (table := whatif_verdict.table(tried)) else []),
         ],
         numbers=[
-            functions_table(summary),
-            *([_files_table(summary, files, NUMBERS)] if len(files) > FILES + 1 else []),
-            *([_datasets_table(datasets, NUMBERS)] if len(datasets) > FILES else []),
-            *([processes_table(summary)] if summary.sizes["process"] > 1 else []),
+            tables.functions_table(summary),
+            *([tables.files_table(summary, files, tables.NUMBERS)] if len(files) > FILES + 1 else []),
+            *([tables.datasets_table(datasets, tables.NUMBERS)] if len(datasets) > FILES else []),
+            *([tables.processes_table(summary)] if summary.sizes["process"] > 1 else []),
         ],
         figures=list(figures(summary)),
         facts=facts(summary),
@@ -103,7 +110,6 @@ METHODS = (
         "Kruskal & Landwehr, The American Statistician 37, 1983, 162-168",
     ),
 )
-
 SERVERS_METHOD = Method(
     "Servers' counters",
     "The counters of a file system's servers are read before and after the run: operations, bytes, and the "
@@ -118,16 +124,11 @@ def program(summary: xr.Dataset) -> str:
     if not summary.sizes["process"]:
         return "nothing"
     ranks = summary["process_rank"].values >= 0
-    whole, own = summary["traced_time"].values, io_time(summary)
+    whole, own = summary["traced_time"].values, tables.io_time(summary)
     order = np.lexsort(
         (whole, own, ranks)
     )  # a script that starts ranks, and what it runs first, also count as ranks
     return one_line(str(summary["process_program"].values[order[-1]]).rpartition("/")[2]) or "a program"
-
-
-def io_time(summary: xr.Dataset) -> np.ndarray:
-    """Time of each process in traced calls of its program's I/O, s."""
-    return np.asarray(summary["layer_self_time"].values[:, ~verdict.beside(summary)].sum(axis=1))
 
 
 def members(summary: xr.Dataset) -> list[tuple[int, list[int]]]:
@@ -172,7 +173,7 @@ def facts(summary: xr.Dataset) -> list[Fact]:
                     f"{requests[low]} × {format_size(round(moved[low] / requests[low]))}",
                 )
             )
-    each_s = io_time(summary)
+    each_s = tables.io_time(summary)
     called = worlds.named(summary)
     ranks = [(called[mine[0]], float(each_s[mine].sum())) for rank, mine in members(summary) if rank >= 0]
     if len(ranks) > 1 and (mean := sum(time for _, time in ranks) / len(ranks)) > 0:
@@ -477,7 +478,7 @@ def _names(summary: xr.Dataset, processes: Sequence[int] | np.ndarray) -> list[s
 
 def by_rank(summary: xr.Dataset) -> Figure | None:
     """Own time of each layer, one bar for each rank or process; only of the program's I/O."""
-    groups, each_s = members(summary), io_time(summary)
+    groups, each_s = members(summary), tables.io_time(summary)
     ranks = any(rank >= 0 for rank, _ in groups)
     if ranks:  # the processes that start the ranks hardly have I/O of their own
         groups = [(rank, mine) for rank, mine in groups if rank >= 0 or each_s[mine].sum() > 0]
@@ -599,180 +600,3 @@ def on_servers(summary: xr.Dataset) -> Figure | None:
         {"bar": Axis("Server"), "y": Axis("duration", "s", log=True)},
         (Slider("operation", "operation"),),
     )
-
-
-def functions_table(summary: xr.Dataset) -> Table:
-    """A table of all functions with all their numbers."""
-    total = verdict.traced_s(summary)
-    calls, failed, moved, time, own = (
-        summary[name].values.sum(axis=0) for name in ("calls", "failed", "bytes", "time", "self_time")
-    )
-    longest = summary["longest"].values.max(axis=0, initial=0.0)
-    function, library = (summary[f"function_{name}"].values for name in ("name", "library"))
-    of_layer = summary["function_layer"].values
-    layer, ours = summary["layer_name"].values[of_layer], verdict.beside(summary)[of_layer]
-    rows = [
-        (
-            str(function[k]),
-            str(layer[k]),
-            f"{calls[k]}",
-            f"{failed[k]}" if failed[k] else "",
-            format_size(int(moved[k])) if moved[k] else "",
-            format_duration(time[k]),
-            format_duration(own[k]),
-            format_share(own[k] / total) if total > 0 and not ours[k] else "–",
-            format_duration(longest[k]),
-            str(library[k]).rpartition("/")[2],
-        )
-        for k in np.argsort(-own, kind="stable")[:NUMBERS].tolist()
-    ]
-    return Table(
-        "Functions, by their own time",
-        ("function", "layer", "calls", "failed", "bytes", "time", "own time", "share", "longest", "library"),
-        rows,
-        right=(2, 3, 4, 5, 6, 7, 8),
-        note=_more(summary.sizes["function"], NUMBERS, "functions with less time"),
-    )
-
-
-def file_rows(summary: xr.Dataset) -> list[tuple[str, ...]]:
-    """For each file and direction: the requests to each layer. Files with most bytes in a layer come first.
-
-    Files of the system and of code are left out, and so are datasets within files.
-    """
-    requests, moved, _ = _asked_of_files(summary)
-    layers = np.flatnonzero(requests.any(axis=(0, 2)))
-    if not layers.size:
-        return []
-    used = np.flatnonzero(requests.any(axis=(1, 2)))
-    order = np.lexsort((-requests[used].sum(axis=(1, 2)), -moved[used].max(axis=(1, 2))))
-    paths_ = summary["path"].values
-    rows: list[tuple[str, ...]] = [("", *(str(summary["layer_name"].values[k]) for k in layers), "file")]
-    for file in used[order].tolist():
-        path = one_line(str(paths_[file]))
-        for direction, verb in ((1, "written"), (0, "read")):
-            if requests[file, :, direction].any():
-                cells = [
-                    _asked(int(requests[file, layer, direction]), int(moved[file, layer, direction]))
-                    for layer in layers
-                ]
-                rows.append((verb, *cells, path))
-    return rows
-
-
-def _asked_of_files(summary: xr.Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Requests and bytes of the program's own files (file, layer, direction), and a mask of the names that are
-    datasets.
-
-    HDF5 knows the datasets of its calls, but not their files: names that only HDF5 used are no files.
-    """
-    ours = ~verdict.beside(summary)
-    requests, moved = (
-        np.where(ours[:, np.newaxis], summary[name].values, 0) for name in ("file_requests", "file_bytes")
-    )
-    hdf5 = summary["layer_name"].values == "hdf5"
-    within = np.logical_and(requests[:, hdf5].any(axis=(1, 2)), ~requests[:, ~hdf5].any(axis=(1, 2)))
-    requests[within] = 0
-    return requests, moved, within
-
-
-def dataset_rows(summary: xr.Dataset) -> list[tuple[str, ...]]:
-    """For each dataset of HDF5 and direction its requests, those with most bytes first."""
-    *_, within = _asked_of_files(summary)
-    hdf5 = summary["layer_name"].values == "hdf5"
-    requests, moved = (summary[name].values[:, hdf5].sum(axis=1) for name in ("file_requests", "file_bytes"))
-    names = np.flatnonzero(within)
-    return [
-        (verb, _asked(int(requests[k, d]), int(moved[k, d])), one_line(str(summary["path"].values[k])))
-        for k in names[np.argsort(-moved[names].max(axis=1), kind="stable")].tolist()
-        for d, verb in ((1, "written"), (0, "read"))
-        if requests[k, d]
-    ]
-
-
-def _datasets_table(rows: list[tuple[str, ...]], most: int) -> Table:
-    return Table(
-        "Datasets of HDF5, by name",
-        ("", "requests", "dataset or attribute"),
-        rows[:most],
-        right=(1,),
-        note=_not_all(len(rows), most),
-    )
-
-
-def _not_all(count: int, most: int) -> str:
-    if count <= most:
-        return ""
-    return "All numbers, below, have more." if most < NUMBERS else _more(count, most, "rows")
-
-
-def _asked(requests: int, moved: int) -> str:
-    if not requests:
-        return ""
-    return f"{requests} × {format_size(round(moved / requests))}" if moved else f"{requests}"
-
-
-def _files_table(summary: xr.Dataset, rows: list[tuple[str, ...]], most: int) -> Table:
-    head, *body = rows
-    beside = verdict.beside(summary)
-    others = int(
-        (
-            summary["file_requests"].values[:, beside].any(axis=(1, 2))
-            & ~summary["file_requests"].values[:, ~beside].any(axis=(1, 2))
-        ).sum()
-    )
-    parts = ["Requests × their mean size, as they entered a layer from above."]
-    if others:
-        are = "is" if others == 1 else "are"
-        parts.append(
-            f"{verdict.counted(others, 'file')} of the system or of code, such as .pyc and .so, {are} left "
-            "out."
-        )
-    note = " ".join([*parts, _not_all(len(body), most)]).strip()
-    return Table(
-        "Files, layer by layer",
-        head,
-        body[:most],
-        right=tuple(range(1, len(head) - 1)),
-        note=note,
-        names=tuple(range(1, len(head) - 1)),
-    )
-
-
-def processes_table(summary: xr.Dataset) -> Table:
-    """A table of all processes: host, program, calls, and own time in each layer. Totals cover their program's I/O."""
-    own = summary["layer_self_time"].values
-    used = np.flatnonzero(own.any(axis=0)).tolist()
-    rank = worlds.named(summary)
-    host, pid, program_, dropped = (
-        summary[f"process_{name}"].values for name in ("host", "pid", "program", "dropped")
-    )
-    ours = verdict.beside(summary)[summary["function_layer"].values]
-    calls, traced = summary["calls"].values[:, ~ours].sum(axis=1), io_time(summary)
-    rows = [
-        (
-            rank[k] or "–",
-            str(host[k]),
-            f"{pid[k]}",
-            str(program_[k]).rpartition("/")[2],
-            f"{calls[k]}",
-            format_duration(traced[k]),
-            *(format_duration(own[k, layer]) for layer in used),
-            f"{dropped[k]}" if dropped[k] else "",
-        )
-        for k in range(min(NUMBERS, summary.sizes["process"]))
-    ]
-    names = [str(summary["layer_name"].values[layer]) for layer in used]
-    return Table(
-        "Processes, and their own time in each layer",
-        ("rank", "host", "process", "program", "calls", "traced", *names, "lost calls"),
-        rows,
-        right=(0, 2, *range(4, 7 + len(used))),
-        note=_more(summary.sizes["process"], NUMBERS, "processes"),
-        names=tuple(range(6, 6 + len(used))),
-    )
-
-
-def _more(count: int, shown: int, what: str) -> str:
-    """A note on the rows that a table leaves out; "" if it is complete."""
-    return f"And {count - shown} more {what}: sonde data convert writes them all." if count > shown else ""

@@ -100,7 +100,7 @@ def merged(text: str, hints: Mapping[str, str]) -> str:
 
 
 @dataclass(frozen=True)
-class Trial:
+class Attempt:
     """A change to try for a finding, without changing the program.
 
     hints: for ROMIO, through the file of ROMIO_HINTS. variables: for OMPIO, Open MPI's parameters. One of the two is
@@ -126,20 +126,20 @@ class Untried:
     why: str
 
 
-def trials(found: Sequence[Any], middle: str) -> tuple[list[Trial], list[Untried]]:
-    """The trials that the findings of a trace suggest, each once.
+def attempts(found: Sequence[Any], middle: str) -> tuple[list[Attempt], list[Untried]]:
+    """The attempts that the findings of a trace suggest, each once.
 
     found : from `findings.findings`. middle: "romio", "ompio", or "" if neither layer was called: an MPI that hides its
     own (MPICH), whose ROMIO reads the file as well
     """
-    made: dict[tuple[Any, ...], Trial] = {}
+    made: dict[tuple[Any, ...], Attempt] = {}
     untried: list[Untried] = []
     for one in found:
-        trial = _trial(one, middle)
-        if isinstance(trial, Trial):
-            made.setdefault((trial.hints, trial.variables), trial)
-        elif trial is not None and trial not in untried:
-            untried.append(trial)
+        attempt = _attempt(one, middle)
+        if isinstance(attempt, Attempt):
+            made.setdefault((attempt.hints, attempt.variables), attempt)
+        elif attempt is not None and attempt not in untried:
+            untried.append(attempt)
     return list(made.values()), untried
 
 
@@ -160,7 +160,7 @@ _BY_HAND = {
 }
 
 
-def _trial(one: Any, middle: str) -> Trial | Untried | None:
+def _attempt(one: Any, middle: str) -> Attempt | Untried | None:
     code = str(one.code)
     gathering = code in ("io.small_requests", "io.split_requests") and one.evidence.get("collective")
     if code in _BY_HAND and not gathering:
@@ -193,4 +193,4 @@ def _trial(one: Any, middle: str) -> Trial | Untried | None:
         text = f"no data sieving (romio_ds_{direction}=disable)"
     else:
         return None
-    return Trial(code, text, tuple(hints.items()), tuple(variables.items()), direction_of(one))
+    return Attempt(code, text, tuple(hints.items()), tuple(variables.items()), direction_of(one))

@@ -12,7 +12,10 @@ LAYER = "system"
 TITLE = "Start-up and system"
 
 # All calls within these functions are outside the program's I/O.
-STARTING = ("mpi_init", "mpi_init_thread", "mpi_finalize")
+STARTING = (
+    "mpi_init", "mpi_init_thread", "mpi_finalize", "mpi_init_f08", "mpi_init_thread_f08", "mpi_finalize_f08",
+    "ompi_init_f", "ompi_init_thread_f", "ompi_finalize_f",
+)  # fmt: skip
 # Layers whose calls are classified by their files.
 BY_FILE = ("posix", "kernel")
 
@@ -28,7 +31,8 @@ _SYSTEM = (
 # Folders in which MPIs store what their processes share: Open MPI's session folders and segments, MPICH's, UCX's,
 # libfabric's.
 _OF_MPI = re.compile(
-    r"^(/tmp|/var/tmp|/dev/shm)/(.*/)?(ompi\.|openmpi-sessions-|pmix|prte\.|vader_segment|sm_segment|mpich|ucx_|psm2_|fi_shm)"
+    r"^((/tmp|/var/tmp|/dev/shm)/(.*/)?(ompi\.|openmpi-sessions-|pmix|prte\.|vader_segment|sm_segment|mpich|ucx_|psm2_|fi_shm)"
+    r"|/ucx_shm_posix_[^/]*$)"  # as given to shm_open
 )
 # Folders whose files are an interface to the kernel and contain no data, whoever writes them.
 _OF_KERNEL = ("/proc", "/sys", "/dev", "/run", "/var/run")

@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 
 from sonde.core.blocks import BLOCK_MAGIC, FILE_MAGIC
+from sonde.core.disk import cannot_write
 from sonde.core.errors import EnvironmentFailure, Warning, typed
 from sonde.core.lines import decoded
 from sonde.core.owned_files import Folder
-from sonde.core.seal import cannot_write
 from sonde.core.units import format_size
 from sonde.io.trace import servers
 from sonde.io.trace.events import CALL_NUMBERS, CLOCK, RECORD, UNFINISHED, UNKNOWN, folded
@@ -55,6 +55,7 @@ _PLACE = struct.Struct("<IIII1008s")
 _PLACE_HEADER_AT, _PLACE_FILE_AT = 4096, PLACE_BYTES - TAIL_BYTES
 _PROCESS = re.compile(r"[^/]+-[0-9]{1,10}-[0-9a-f]{1,16}")
 
+_GIVEN = ".descriptors"
 _MORE_ROOM = "raise --max-trace, or trace fewer layers with --layers"
 # Why calls are missing in the trace, and a hint, in the order of Why.
 _WHYS = (
@@ -167,8 +168,8 @@ def close(folder: Path, ended: bool = True) -> tuple[dict[str, Any], list[Warnin
     """Complete the block files in a run's folder. Returns the additions to the run's plan, and warnings.
 
     The plan gains `servers`, the counters of a file system's servers, if requested (`sonde.io.trace.servers`);
-    `tables`, lists of (number, rule, symbol, library); and `table_of`, the table of each process, by the prefix of its
-    files.
+    `tables`, lists of (number, rule, symbol, library); `table_of`, the table of each process, by the prefix of its
+    files; and `given`, by the same prefix, [(descriptor, path)] of each program at its start.
 
     ended : the traced command has ended; a warning reports processes that still run, and their trace ends here
 
@@ -218,13 +219,26 @@ def _close(run: Folder, ended: bool) -> tuple[dict[str, Any], list[Warning]]:
         if table not in tables:
             tables.append(table)
         table_of[name.removesuffix(".functions")] = tables.index(table)
+    given = {name.removesuffix(_GIVEN): _descriptors(run.read_text(name)) for name in _named(run, _GIVEN)}
     warnings += _not_traced(run)
     counted, more_warnings = _servers(run, ended)
-    return {"tables": tables, "table_of": table_of} | counted, warnings + more_warnings
+    return {"tables": tables, "table_of": table_of} | (
+        {"given": given} if given else {}
+    ) | counted, warnings + more_warnings
 
 
 def _named(run: Folder, suffix: str) -> list[str]:
     return [name for name in run.names() if name.endswith(suffix)]
+
+
+def _descriptors(text: str) -> list[tuple[int, str]]:
+    """The descriptors that a program was given at its start; "" for a socket, a pipe and the like."""
+    found = []
+    for line in text.splitlines():
+        number, _, path = line.partition("\t")
+        if _COUNT.fullmatch(number):
+            found.append((int(number), decoded(path)))
+    return found
 
 
 def _block_file(tail: str) -> str:

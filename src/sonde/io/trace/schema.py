@@ -1,6 +1,6 @@
 """io/1: the tables of a trace of `sonde io`, and how the tracer's files become /raw.
 
-ARCHITECTURE.md, "io/1", is the definition; the table RAW here contains the same as data.
+docs/reference/schemas.md, "io/1", is the definition; the table RAW here contains the same as data.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EVENT: dict[str, Described] = {
         ("event",),
         "<i4",
         "1",
-        "which of `path`; -1 none, or unknown; -2 a descriptor that none was seen to open: a socket, a pipe",
+        "which of `path`; -1 none, or unknown; -2 a socket, a pipe, or what none was seen to open",
         allowed=index("file", -1, -2),
     ),
     "function_index": Described(
@@ -136,4 +136,5 @@ RAW = {
 ENGINES = ("interposition", "uprobe", "tracepoint", "profile")
 RANKLESS = -1
 UNSEEN = -2  # in `file_index`
+OPENED_UNSEEN = "(descriptors opened unseen)"  # in `path`
 OWN_NAME = "(own work)"  # of the tracer, as a function

@@ -30,6 +30,16 @@ SUMMARY: dict[str, Described] = {
     "calls": _of(_CALLS, "1", "calls", "<i8", allowed=COUNT),
     "failed": _of(_CALLS, "1", "calls that failed, or were left by an exception", "<i8", allowed=COUNT),
     "lost": _of(_CALLS, "1", "of these reads, writes, syncs, and closes of files", "<i8", allowed=COUNT),
+    "unsized": _of(
+        _CALLS, "1", "calls that moved data into or out of a layer, of unknown bytes", "<i8", allowed=COUNT
+    ),
+    "asked": _of(
+        _CALLS,
+        "1",
+        "such calls whose bytes are those they were asked for, not what came",
+        "<i8",
+        allowed=COUNT,
+    ),
     "unfinished": _of(_CALLS, "1", "calls whose end is not known", "<i8", allowed=COUNT),
     "bytes": _of(_CALLS, "B", "bytes, of calls that tell them and did not fail", "<i8", allowed=COUNT),
     "time": _of(_CALLS, "s", "time in calls, calls within them included"),
@@ -51,6 +61,9 @@ SUMMARY: dict[str, Described] = {
     ),
     "request_bytes": _of(_REQUESTS, "B", "their bytes", "<i8", allowed=COUNT),
     "request_time": _of(_REQUESTS, "s", "their time"),
+    "request_asked": _of(
+        _REQUESTS, "1", "those whose bytes are what they were asked for", "<i8", allowed=COUNT
+    ),
     "request_sizes": _of(
         _SIZES, "1", "those of 2^(k-1) to 2^k - 1 B, of all processes", "<i8", allowed=COUNT
     ),

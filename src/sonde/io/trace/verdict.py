@@ -11,7 +11,7 @@ from sonde.core.outcome import Table
 from sonde.core.printable import one_line
 from sonde.core.units import format_duration, format_share, format_size
 from sonde.io.maps.layers import DIRECTIONS
-from sonde.io.trace import ignored_paths, joined_requests, servers, slow_servers, worlds
+from sonde.io.trace import ignored_paths, joined_requests, not_seen, servers, slow_servers, worlds
 from sonde.io.trace.schema import ENGINES
 
 if TYPE_CHECKING:
@@ -249,7 +249,9 @@ def _layer_value(summary: xr.Dataset, layer: int) -> dict[str, Any]:
             "sized": int(summary["request_sizes"].values[layer, direction].sum()),
             "bytes": size,
             "time_s": float(times.sum()),
-            "rate_B_per_s": float(size / longest_s) if size and longest_s > 0 else None,
+            "rate_B_per_s": float(size / longest_s)
+            if size and longest_s > 0 and not_seen.bytes_known(summary, layer, direction)
+            else None,
         }
     return {
         "layer": str(summary["layer_name"].values[layer]),

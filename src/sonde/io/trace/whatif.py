@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sonde.core.described import Described
+from sonde.core.described import Described, variables
 from sonde.core.described import optional as _of
-from sonde.io.trace.hints import Trial, Untried
+from sonde.io.trace.hints import Attempt, Untried
 from sonde.io.trace.ratios import ratio_of_pairs
 
 if TYPE_CHECKING:
@@ -64,14 +64,14 @@ class Seen:
 
 @dataclass
 class Tried:
-    """The results of one trial, round by round.
+    """The results of one attempt, round by round.
 
     before, after: time in I/O without and with the hint, s; whole_before, whole_after: time of the whole command. gone:
     rounds with the hint in which the finding did not occur. reached: whether a process read the hint file in any round;
-    None if nothing was read, or there was no file. failed: why the trial was ended; "" if it was not.
+    None if nothing was read, or there was no file. failed: why the attempt was ended; "" if it was not.
     """
 
-    trial: Trial
+    attempt: Attempt
     before: list[float] = field(default_factory=list)
     after: list[float] = field(default_factory=list)
     whole_before: list[float] = field(default_factory=list)
@@ -86,8 +86,8 @@ class Tried:
         self.after.append(with_it.io_s)
         self.whole_before.append(as_it_is.whole_s)
         self.whole_after.append(with_it.whole_s)
-        self.gone += (self.trial.code, self.trial.direction) not in with_it.found
-        if self.trial.hints:
+        self.gone += (self.attempt.code, self.attempt.direction) not in with_it.found
+        if self.attempt.hints:
             read = any(PurePosixPath(path).name.startswith(HINTS) for path in with_it.read)
             self.reached = bool(self.reached) or read
 
@@ -104,14 +104,14 @@ class Tried:
 
 @dataclass
 class Result:
-    """All trials, and the findings that cannot be tried. interrupted: the user ended them."""
+    """All attempts, and the findings that cannot be tried. interrupted: the user ended them."""
 
     tried: list[Tried]
     untried: list[Untried]
     interrupted: bool = False
 
 
-def told(result: Result) -> list[dict[str, Any]]:
+def values_of(result: Result) -> list[dict[str, Any]]:
     """The results as data."""
 
     def number(value: float) -> float | None:
@@ -122,11 +122,11 @@ def told(result: Result) -> list[dict[str, Any]]:
 
     return [
         {
-            "code": one.trial.code,
-            "direction": one.trial.direction or None,
-            "tried": one.trial.text,
-            "hints": dict(one.trial.hints),
-            "variables": dict(one.trial.variables),
+            "code": one.attempt.code,
+            "direction": one.attempt.direction or None,
+            "tried": one.attempt.text,
+            "hints": dict(one.attempt.hints),
+            "variables": dict(one.attempt.variables),
             "rounds": len(one.after),
             "io": with_interval(one.gain),
             "whole": with_interval(one.whole_gain),
@@ -144,11 +144,11 @@ def written(result: Result) -> xr.Dataset:
 
     tried, rounds = result.tried, max((len(one.after) for one in result.tried), default=0)
     made: dict[str, Any] = {
-        "try_code": _texts(one.trial.code for one in tried),
-        "try_direction": _texts(one.trial.direction for one in tried),
-        "try_text": _texts(one.trial.text for one in tried),
-        "try_hints": _texts(_joined(one.trial.hints) for one in tried),
-        "try_variables": _texts(_joined(one.trial.variables) for one in tried),
+        "try_code": _texts(one.attempt.code for one in tried),
+        "try_direction": _texts(one.attempt.direction for one in tried),
+        "try_text": _texts(one.attempt.text for one in tried),
+        "try_hints": _texts(_joined(one.attempt.hints) for one in tried),
+        "try_variables": _texts(_joined(one.attempt.variables) for one in tried),
         "try_failed": _texts(one.failed for one in tried),
         "try_reached": np.array([_UNKNOWN if one.reached is None else one.reached for one in tried], np.int8),
         "try_gone": np.array([one.gone for one in tried], np.int64),
@@ -159,7 +159,7 @@ def written(result: Result) -> xr.Dataset:
         made[name] = np.full((len(tried), rounds), np.nan)
         for k, one in enumerate(tried):
             made[name][k, : len(one.after)] = getattr(one, key)
-    return xr.Dataset({name: (RAW[name].dims, values, RAW[name].attrs()) for name, values in made.items()})
+    return xr.Dataset(variables(RAW, made))
 
 
 def read(summary: xr.Dataset) -> Result | None:
@@ -173,7 +173,7 @@ def read(summary: xr.Dataset) -> Result | None:
         rounds = int(np.isfinite(values["try_whole_with"][k]).sum())
         times = {key: values[name][k, :rounds].tolist() for name, key in _TIMES.items()}
         reached = int(values["try_reached"][k])
-        trial = Trial(
+        attempt = Attempt(
             str(code),
             str(values["try_text"][k]),
             _split(str(values["try_hints"][k])),
@@ -182,7 +182,7 @@ def read(summary: xr.Dataset) -> Result | None:
         )
         tried.append(
             Tried(
-                trial,
+                attempt,
                 **times,
                 gone=int(values["try_gone"][k]),
                 reached=None if reached == _UNKNOWN else bool(reached),

@@ -30,7 +30,7 @@ def answer(gain: tuple[float, float, float]) -> str:
 
 
 def table(result: Result) -> Table | None:
-    """A table of the trials, with the sentences of `lines` below it; None if there are none."""
+    """A table of the attempts, with the sentences of `lines` below it; None if there are none."""
     if not result.tried:
         return None
     rounds = max(len(one.after) for one in result.tried)
@@ -52,8 +52,8 @@ def table(result: Result) -> Table | None:
 def name_of(one: Tried) -> str:
     """ "romio_ds_write=disable" """
     settings = [
-        *one.trial.hints,
-        *((key.removeprefix("OMPI_MCA_"), value) for key, value in one.trial.variables),
+        *one.attempt.hints,
+        *((key.removeprefix("OMPI_MCA_"), value) for key, value in one.attempt.variables),
     ]
     return ", ".join(f"{key}={value}" for key, value in settings)
 
@@ -87,7 +87,7 @@ def lines(result: Result) -> list[str]:
                 "not ROMIO."
             )
         elif one.after:
-            out.append(f"{name_of(one)}, {one.trial.channel}: {_answer(one)}.")
+            out.append(f"{name_of(one)}, {one.attempt.channel}: {_answer(one)}.")
     out += [f"{one.code} cannot be tried without changing the program: {one.why}." for one in result.untried]
     if not result.tried and not result.untried:
         out.append("There is no finding that suggests a hint.")
@@ -120,8 +120,8 @@ def _answer(one: Tried) -> str:
 
 
 def _finding(one: Tried) -> str:
-    """The finding that suggested the trial."""
-    return one.trial.code + (f" of {one.trial.direction}s" if one.trial.direction else "")
+    """The finding that suggested the attempt."""
+    return one.attempt.code + (f" of {one.attempt.direction}s" if one.attempt.direction else "")
 
 
 def tell(result: Result, outcome: Outcome) -> None:
@@ -134,8 +134,8 @@ def tell(result: Result, outcome: Outcome) -> None:
 
 
 def as_values(result: Result) -> list[dict[str, Any]]:
-    """The results as data: `whatif.told`, with an answer for each."""
-    results = whatif.told(result)
+    """The results as data: `whatif.values_of`, with an answer for each."""
+    results = whatif.values_of(result)
     answers = [None if one.failed else answer(one.gain) for one in result.tried]
     return [
         {**one, "answer": word} for one, word in zip(results, [*answers, *(None for _ in result.untried)])

@@ -30,7 +30,8 @@ from sonde.core.errors import EnvironmentFailure, UsageError, Warning
 from sonde.core.events import Progress
 from sonde.core.launch import libexec
 from sonde.core.launch.measured import Measured
-from sonde.core.owned_files import write_whole
+from sonde.core.owned_files import make_folder, write_whole
+from sonde.core.surroundings import place_of_ranks
 from sonde.power.demo import scenario
 from sonde.power.recording.run_record import Recorder, Request, measure
 from sonde.power.stack import run_bus, run_state
@@ -68,7 +69,12 @@ def program() -> Path:
 def roles() -> list[str]:
     """The roles of this build of sonde-powerd."""
     result = subprocess.run(
-        [str(program()), "--list"], stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False
+        [str(program()), "--list"],
+        cwd=place_of_ranks(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=30,
+        check=False,
     )
     with suppress(ValueError):
         return [str(role) for role in json.loads(result.stdout)["roles"]]
@@ -161,7 +167,8 @@ def run(
 
     Raises
     ------
-    EnvironmentFailure  power.not_built, power.daemon_failed. UsageError  power.budget_too_short.
+    EnvironmentFailure  power.not_built, power.daemon_failed, core.cannot_write, core.folder_of_others. UsageError
+    power.budget_too_short.
     """
     lacking = [role for role in NATIVE_ROLES if role not in roles()]
     if lacking:
@@ -176,7 +183,7 @@ def run(
     with ExitStack() as stack:
         folder = out.absolute().with_suffix(".demo")
         try:
-            folder.mkdir()
+            make_folder(folder, 0o700)
         except OSError as error:
             raise EnvironmentFailure(
                 "core.cannot_write",
@@ -377,7 +384,8 @@ class Show:
 
 
 def _sonde() -> list[str]:
-    return [sys.executable, "-c", "from sonde.cli.entry import main; main()"]
+    # -P: the daemons work in the demo's folder, which must not be where Python looks for modules.
+    return [sys.executable, "-P", "-c", "from sonde.cli.entry import main; main()"]
 
 
 def _has_security() -> bool:

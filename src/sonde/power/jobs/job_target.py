@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from sonde.power.jobs.jobs import Target
+from sonde.power.jobs.jobs import Spec, Target
+from sonde.power.stack.config import NodeLimits
 from sonde.power.stack.telemetry import MOST, NAN
 
 # shares of the range from a node's lowest power to its highest
@@ -156,8 +157,16 @@ class Steering:
         return self.demand_w
 
 
-def asks_for_something(target: Target) -> bool:
-    return target.iteration_s > 0 or target.slowdown > 0 or target.energy_j > 0
+def steering_for(spec: Spec, target: Target, limits: Sequence[NodeLimits]) -> Steering | None:
+    """The steering of a job towards its target; None: it has no target, or none of its nodes is configured.
+
+    limits: of its configured nodes.
+    """
+    if not (target.iteration_s > 0 or target.slowdown > 0 or target.energy_j > 0) or not limits:
+        return None
+    most = spec.demand_w or min(one.max_w for one in limits)
+    least = min(most, max([spec.guaranteed_w, *(one.min_w for one in limits)]))
+    return Steering(least, most)
 
 
 def shares(parts: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, float]]:

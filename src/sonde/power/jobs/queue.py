@@ -8,21 +8,19 @@ Every change creates a new Entry, so that a change that could not be stored can 
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sonde.core.errors import nearest
-from sonde.core.units import format_duration, format_power
+from sonde.core.units import format_duration
+from sonde.power.jobs.entry import Entry
 from sonde.power.jobs.jobs import (
     CANCELLED,
     ENDED,
     FAILED,
     HELD,
-    JOB_ID,
-    RESERVED,
     RUNNING,
     STARTING,
     STOPPING,
@@ -31,17 +29,13 @@ from sonde.power.jobs.jobs import (
     Part,
     Run,
     Spec,
-    to_plain,
 )
 from sonde.power.jobs.proof import of_spec
-from sonde.power.jobs.resources import Conflict, Held, Resources
+from sonde.power.jobs.resources import Resources
 from sonde.power.jobs.retention import Bounds, Tally
 from sonde.power.jobs.schedule import Busy, Candidate, Order, QueueRules, Usage, ends_s, never, score
+from sonde.power.jobs.submission import Refusal, check, check_limits
 
-LONGEST_S = 366 * 86400.0
-LARGEST = 1 << 20  # characters of command and environment together
-# characters of command and environment, counted for each node: each node gets a copy
-LARGEST_OF_JOB = 64 << 20
 LARGEST_OF_USER, LARGEST_OF_ALL = 64 << 20, 256 << 20  # size of all jobs that are not over, B
 OVER = Bounds(of_user=5_000, of_all=20_000, size_of_user=32 << 20, size_of_all=128 << 20)
 """Bounds for jobs that are over. Beyond them the oldest are forgotten before `keep` has passed."""
@@ -50,78 +44,6 @@ PAST = 5  # earlier jobs of the same name whose power predicts the next one's
 MARGIN_S = 5.0
 DEFAULT = QueueRules("default", is_default=True)
 """The queue of a configuration that defines none."""
-
-
-class Refusal(Exception):
-    """word: one of jobs.CODES. what: the message for the sender of the request."""
-
-    def __init__(self, word: str, what: str) -> None:
-        super().__init__(what)
-        self.word, self.what = word, what
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A job, and the scheduler's own data about it.
-
-    digest: of the job as it was submitted (proof.of_spec). stop: why it is being stopped, "cancelled" or "time"; "": it
-    is not. asked: the job manager may have received the order to start it. clean: its resources were given back.
-    charged_ns, charged_j: up to where its user was charged. energy_j: as the job manager reports it. demand_w: what its
-    target needs, as the job manager reports it; 0: unknown.
-    """
-
-    state: JobState
-    digest: str
-    number: int
-    stop: str = ""
-    asked: bool = False
-    clean: bool = False
-    charged_ns: int = 0
-    charged_j: float = 0.0
-    energy_j: float = 0.0
-    demand_w: float = 0.0
-
-    @property
-    def wants_w(self) -> float:
-        """Demand of each node; 0: unknown."""
-        return self.demand_w or self.spec.demand_w
-
-    @classmethod
-    def of(cls, row: Mapping[str, Any]) -> Entry:
-        known = {one.name: row[one.name] for one in fields(cls) if one.name in row}
-        state = JobState.of(row["state"])
-        known["state"] = replace(state, spec=state.spec.trimmed) if state.over else state
-        # A queue of an older version holds the whole submission instead.
-        known["digest"] = str(row["digest"]) if "digest" in row else of_spec(Spec.of(row["sent"]))
-        return cls(**known)
-
-    @property
-    def spec(self) -> Spec:
-        return self.state.spec
-
-    @property
-    def waits(self) -> bool:
-        return self.state.state in (WAITING, HELD)
-
-    @property
-    def charged(self) -> bool:
-        """Whether its user was charged for all its resources, or it had none yet."""
-        state = self.state
-        if not state.started_ns:
-            return True
-        nothing = not self.charged_ns and state.started_ns >= state.ended_ns and self.energy_j <= 0
-        return state.over and (nothing or self.charged_ns >= state.ended_ns)
-
-
-@dataclass(frozen=True)
-class Share:
-    """The report to the system manager about a job's nodes; values for each node."""
-
-    nodes: tuple[str, ...]
-    user: str
-    guaranteed_w: float
-    demand_w: float = math.nan
-    weight: float = 1.0
 
 
 Snapshot = tuple[dict[str, Entry], set[str], set[str], int]
@@ -213,13 +135,7 @@ class Queue:
             grace_s=spec.grace_s or self.grace_s,
             demand_w=spec.demand_w or self.predicted_w(spec),
         )
-        _within(full, rules)
-        if _characters(full) * full.nodes > LARGEST_OF_JOB:
-            raise Refusal(
-                "bad_job",
-                f"command and environment have {_characters(full)} characters, copied to {full.nodes} nodes; "
-                f"allowed: {LARGEST_OF_JOB} on all nodes together",
-            )
+        check_limits(full, rules)
         why = never(full, empty, budget_w)
         if why:
             raise Refusal("unknown_node" if why.startswith("there is no node") else "above_limit", why)
@@ -529,35 +445,6 @@ class Queue:
             self.changed.discard(job)
             self.gone.add(job)
 
-    def shares(self) -> dict[str, Share]:
-        """The shares that the system manager should have: for each job its whole nodes; for each shared node one share
-        of its own.
-        """
-        out: dict[str, Share] = {}
-        shared: dict[str, list[Entry]] = {}
-        for one in self.active():
-            if not one.asked:
-                continue
-            whole = tuple(part.node for part in one.state.parts if part.whole)
-            if whole:
-                spec = one.spec
-                out[one.state.job] = Share(
-                    whole, spec.user, spec.guaranteed_w, one.wants_w or math.nan, spec.weight
-                )
-            for part in one.state.parts:
-                if not part.whole:
-                    shared.setdefault(part.node, []).append(one)
-        for node, those in shared.items():
-            demands = [one.wants_w for one in those]
-            out[name_of_node(node)] = Share(
-                (node,),
-                those[0].spec.user if len({one.spec.user for one in those}) == 1 else "",
-                math.fsum(one.spec.guaranteed_w for one in those),
-                math.fsum(demands) if all(demands) else math.nan,
-                max(one.spec.weight for one in those),
-            )
-        return out
-
     # ---- changes
 
     def _put(self, entry: Entry) -> Entry:
@@ -589,17 +476,6 @@ class Queue:
         return self._become(replace(one, stop=why), STOPPING, reason)
 
 
-def name_of_node(node: str) -> str:
-    """The name of a shared node's share at the system manager, which names shares by jobs.
-
-    No job of a user has such a name: jobs.RESERVED. A hash distinguishes node names that are too long.
-    """
-    name = f"on:{node}"
-    if len(name) <= 64:
-        return name
-    return f"{name[:47]}~{hashlib.blake2s(node.encode(), digest_size=8).hexdigest()}"
-
-
 def _short(reason: str) -> str:
     """Shorten a reason to fit its field of jobs.idl."""
     return reason.encode()[:1000].decode(errors="ignore")
@@ -607,113 +483,3 @@ def _short(reason: str) -> str:
 
 def _how(run: Run) -> str:
     return f"ended by signal {run.signal}" if run.signal else f"exit status {run.exit_status}"
-
-
-def _texts(spec: Spec) -> tuple[str, ...]:
-    return (*spec.command, *spec.environment, spec.folder, spec.output)
-
-
-def _characters(spec: Spec) -> int:
-    return sum(map(len, _texts(spec)))
-
-
-def check(spec: Spec) -> None:
-    """Raises Refusal  bad_job: an invalid submission, whatever the queue."""
-
-    def refuse(what: str) -> None:
-        raise Refusal("bad_job", what)
-
-    if not JOB_ID.fullmatch(spec.job):
-        refuse(
-            f"the job's id is '{spec.job[:80]}'; allowed: 1 to 64 letters, digits, '_', '.', ':', '-', "
-            "the first a letter or digit"
-        )
-    if RESERVED.fullmatch(spec.job):
-        refuse(
-            f"the job's id is '{spec.job}': Sonde names shared nodes 'on:NODE' and Slurm's jobs 'slurm-NUMBER'; choose "
-            "another id"
-        )
-    if not spec.user or not spec.user.isprintable():
-        refuse("the job names no user")
-    if not spec.command or not spec.command[0]:
-        refuse("the job has no command")
-    if not spec.name.isprintable() or not spec.queue.isprintable():
-        refuse("the job's name or queue has control characters in it")
-    texts = _texts(spec)
-    if any("\0" in text for text in texts):
-        refuse("the command or the environment contains a NUL character")
-    if _characters(spec) > LARGEST:
-        refuse(f"command and environment have more than {LARGEST} characters together")
-    if any("=" not in text[1:] for text in spec.environment):
-        refuse("an entry of the environment is not NAME=value")
-    if spec.folder and not spec.folder.startswith("/"):
-        refuse(f"the folder is '{spec.folder}'; allowed: an absolute path")
-    if not spec.hosts and spec.nodes < 1:
-        refuse("the job requests no nodes")
-    if len(set(spec.hosts)) < len(spec.hosts):
-        refuse("the job names a node twice")
-    numbers = {
-        "time limit": (spec.limit_s, LONGEST_S),
-        "grace": (spec.grace_s, 86400.0),
-        "guaranteed power": (spec.guaranteed_w, 1e9),
-        "demand": (spec.demand_w, 1e9),
-        "target's time of a turn": (spec.target.iteration_s, LONGEST_S),
-        "target's slowdown": (spec.target.slowdown, 1e3),
-        "target's energy": (spec.target.energy_j, 1e18),
-    }
-    for what, (value, most) in numbers.items():
-        if not 0 <= value <= most:
-            refuse(f"the job's {what} is {value}; allowed: 0 to {most:g}")
-    if not 0 < spec.weight <= 1e6:
-        refuse(f"the job's weight is {spec.weight}; allowed: above 0, up to 1000000")
-
-
-def _within(spec: Spec, rules: QueueRules) -> None:
-    """Raises Refusal  above_limit."""
-
-    def refuse(what: str) -> None:
-        raise Refusal("above_limit", f"{what}; see docs/reference/power-jobs.md for the limits of queues")
-
-    if rules.max_time_s > 0 and not 0 < spec.limit_s <= rules.max_time_s:
-        refuse(
-            f"the job requests {format_duration(spec.limit_s)}; the queue {rules.name} allows "
-            f"{format_duration(rules.max_time_s)} at most"
-        )
-    if rules.max_nodes and spec.nodes > rules.max_nodes:
-        refuse(
-            f"the job requests {spec.nodes} nodes; the queue {rules.name} allows at most {rules.max_nodes}"
-        )
-    power = spec.guaranteed_w * spec.nodes
-    if math.isfinite(rules.max_power_w) and power > rules.max_power_w:
-        refuse(
-            f"the job requests {format_power(power)} on all its nodes; the queue {rules.name} guarantees "
-            f"{format_power(rules.max_power_w)} at most"
-        )
-
-
-def as_text(entry: Entry) -> dict[str, Any]:
-    """An entry as it is stored."""
-    return dict(to_plain(entry))
-
-
-def in_use(empty: Resources, entries: Iterable[Entry], held: Iterable[Held]) -> list[str]:
-    """Add what jobs use to `empty`: the resource manager's allocations, and what own jobs are about to get.
-
-    Nodes that were removed from the configuration do not count; a job's other nodes do. Returns own jobs whose parts
-    belong to another job; a job that is still to get its parts is also returned if one of its nodes is gone.
-    """
-    conflicts = []
-    for one in held:
-        try:
-            empty.take(one.job, empty.present(one.parts), one.guaranteed_w)
-        except Conflict:
-            conflicts.append(one.job)
-    for entry in entries:
-        state = entry.state
-        if state.active and state.parts and state.job not in empty.held:
-            parts = empty.present(state.parts) if entry.asked else state.parts
-            try:
-                empty.take(state.job, parts, entry.spec.guaranteed_w)
-            except Conflict:
-                conflicts.append(state.job)
-    return conflicts

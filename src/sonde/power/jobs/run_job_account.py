@@ -20,6 +20,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from sonde.core.surroundings import place_of_ranks
+
 LIBRARY = "libpam.so.0"
 ADMITTED, REFUSED, NO_PAM = 0, 1, 2
 WORD = "admitted"
@@ -46,6 +48,7 @@ def refusal(service: str, user: str) -> str:
     command = [sys.executable, "-I", str(Path(__file__)), service, user]
     child = subprocess.Popen(
         command,
+        cwd=place_of_ranks(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

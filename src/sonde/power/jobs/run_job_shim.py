@@ -17,6 +17,7 @@ reads, or on a file server that does not answer, and the shim waits for neither.
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import json
 import os
@@ -34,6 +35,9 @@ if __name__ == "__main__":  # -I ignores PYTHONPATH, through which Sonde may hav
 from sonde.core.processes import signal_found
 
 _SUBREAPER, _DIE_WITH_PARENT = 36, 1  # prctl(2): PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG
+_JOIN_SESSION_KEYRING = 1  # keyctl(2)
+_KEYCTL = {"x86_64": 250, "aarch64": 219, "ppc64le": 271, "riscv64": 219, "s390x": 280}
+"""The number of keyctl(2) by machine: it has no wrapper in the C library. Source: syscalls(2), the kernel's tables."""
 _HELD = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 _AFTER_KILL_S = 5.0  # after it, a process that cannot be killed is reported and no longer waited for
 # The largest pipe to a launcher's standard input, B: the environment is written at once or not at all.
@@ -73,11 +77,16 @@ def _below(pid: int) -> list[int]:
     return found
 
 
-def end_group(cgroup: str) -> None:
-    """Kill all processes of a job's cgroup at once, also new forks. Source: cgroups(7), cgroup.kill."""
+def end_group(cgroup: str) -> bool:
+    """Kill all processes of a job's cgroup at once, also new forks. Source: cgroups(7), cgroup.kill.
+
+    False: the job has no cgroup, or the kernel has no cgroup.kill (before Linux 5.14).
+    """
     if cgroup:
         with suppress(OSError):
             Path(cgroup, "cgroup.kill").write_text("1")
+            return True
+    return False
 
 
 def in_group(cgroup: str) -> list[int]:
@@ -190,6 +199,8 @@ class JobShim:
                 os.setgroups(self.plan["groups"])
                 os.setgid(self.plan["gid"])
                 os.setuid(self.plan["uid"])
+            about = "a session keyring of its own"  # its user's, and within that user's quota
+            self._leave_keyring()
             # After the change of user, which resets this setting. If the shim is killed, the kernel kills its
             # commands too.
             self.libc.prctl(_DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
@@ -221,6 +232,20 @@ class JobShim:
                 )
         finally:
             os._exit(127)
+
+    def _leave_keyring(self) -> None:
+        """Give up the job manager's session keyring, which all its jobs would share: whoever has it reads and replaces
+        the keys of all who put theirs there, such as tokens of AFS and Kerberos. Source: session-keyring(7).
+        """
+        number = _KEYCTL.get(os.uname().machine)
+        if number is None:
+            raise OSError(f"the number of keyctl(2) on {os.uname().machine} is not known to Sonde")
+        # Null instead of a name: a keyring that nobody else can join.
+        if self.libc.syscall(number, _JOIN_SESSION_KEYRING, None) < 0 and ctypes.get_errno() not in (
+            errno.ENOSYS,  # a kernel without keyrings
+            errno.EPERM,  # a container whose seccomp filter refuses keyrings to all
+        ):
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
     def _reap(self) -> None:
         with suppress(ChildProcessError):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import quoteattr
 
 from sonde.bus.errors import Refused, TimedOut
-from sonde.core.errors import EnvironmentFailure, SondeError, UsageError
+from sonde.core.errors import EnvironmentFailure, from_code
 from sonde.power.jobs import jobs, run_proof
 from sonde.power.stack.run_bus import _power
 
@@ -21,17 +21,6 @@ WHO = {
     "ResourceManager": "resource-manager",
     "JobManager": "job-manager",
 }
-_USAGE = (
-    "no_queue",
-    "no_job",
-    "not_allowed",
-    "not_proven",
-    "above_limit",
-    "bad_job",
-    "other_job",
-    "wrong_state",
-    "unknown_node",
-)
 
 
 def open_bus(stack: Stack, participant: str = "") -> Bus:
@@ -97,9 +86,9 @@ def call(
         ) from None
     except Refused as no:
         word = jobs.CODES.get(no.number, no.reply)
-        kind: type[SondeError] = UsageError if word in _USAGE or word == "bad_request" else EnvironmentFailure
         # The bus puts service and server before the server's message; the user asked for neither.
-        raise kind(f"power.{word}", no.what.partition(" refused: ")[2] or no.what, no.hint) from None
+        what = no.what.partition(" refused: ")[2] or no.what
+        raise from_code(f"power.{word}", what, no.hint) from None
 
 
 def ask(bus: Bus, service: str, body: dict[str, Any], timeout_s: float = 5.0) -> Reply:

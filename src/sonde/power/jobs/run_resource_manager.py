@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -20,7 +20,7 @@ from sonde.power.stack.run_events import line, notify, until_ended
 SERVICE_NAME = "resource-manager"
 
 
-def empty(stack: Stack, at_least_w: dict[str, float] | None = None) -> Resources:
+def empty(stack: Stack, at_least_w: Mapping[str, float] | None = None) -> Resources:
     """The configured cluster with nothing in use."""
     nodes = (
         Node(n.name, n.safe_w, n.max_w, n.rack, n.cores, n.memory_bytes, n.disks, n.nics) for n in stack.nodes

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from sonde.core.described import variables
 from sonde.power.monitor.budget import ClusterSeries, Held, NodeSeries, Step, gained, held
 from sonde.power.recording.schema import SUMMARY
 from sonde.power.stack.telemetry import ENDED, NAN, SIMULATED
@@ -54,13 +55,9 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
             "takeover_after": [one.after for one in judged.failovers],
         }
     out |= _course(judged, nodes, cluster) | _nodes(raw) | _jobs(raw) | _traffic(raw)
-    variables = {}
-    for name, values in out.items():
-        what = SUMMARY[name]
-        array = np.array(values, object if what.dtype == "str" else float)
-        variables[name] = (what.dims, array, what.attrs())
     return xr.Dataset(
-        variables, attrs={key: raw.attrs[key] for key in ("cluster", "kind") if key in raw.attrs}
+        variables(SUMMARY, out),
+        attrs={key: raw.attrs[key] for key in ("cluster", "kind") if key in raw.attrs},
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from sonde.core import hostlist, provenance, seal
+from sonde.core import hostlist, provenance, run_folder, seal
 from sonde.core.blocks import BlockWriter
 from sonde.core.deadline import Deadline
 from sonde.core.errors import EnvironmentFailure, UsageError, Warning, typed
@@ -59,7 +59,7 @@ def output_path(output: Path | None, cluster: str) -> Path:
     UsageError  power.bad_output. EnvironmentFailure  core.cannot_write.
     """
     if output is None:
-        return Path(seal.dataset_name("power", cluster))
+        return Path(run_folder.dataset_name("power", cluster))
     if output.is_dir():
         raise UsageError(
             "power.bad_output",
@@ -182,13 +182,13 @@ def measure(request: Request, progress: Progress, meanwhile: Meanwhile | None = 
     ------
     EnvironmentFailure: the bus, the disk; power.nothing_heard. Errors of `meanwhile`, after saving.
     """
-    run_dir = seal.run_folder(request.out)
+    run_dir = run_folder.folder_of(request.out)
     attrs = provenance.attrs(
         command=request.command, seed=request.seed, hostlist=hostlist.listed([socket.gethostname()])
     )
     nodes = [node.name for node in request.stack.nodes]
     begin = partial(
-        seal.start_run,
+        run_folder.start,
         run_dir,
         room="power",
         schema=NAME,
@@ -212,7 +212,7 @@ def measure(request: Request, progress: Progress, meanwhile: Meanwhile | None = 
         finally:
             ended.set()
 
-    with session.unless_interrupted(run_dir, "power", begin), seal.hold(run_dir) as held:
+    with session.unless_interrupted(run_dir, "power", begin) as made, run_folder.hold(run_dir, made) as held:
         try:
             with run_bus.open_bus(request.stack, "recorder") as bus:
                 subscriber = Subscriber(bus)

@@ -8,6 +8,7 @@ import pwd
 from pathlib import Path
 
 from sonde.core.errors import EnvironmentFailure
+from sonde.core.owned_files import make_folder
 
 
 def own_user() -> str:
@@ -28,10 +29,10 @@ def held(folder: Path, role: str, mode: int = 0o777, lock: str = "lock", key: st
 
     Raises
     ------
-    EnvironmentFailure  power.cannot_keep, power.already_running.
+    EnvironmentFailure  power.cannot_keep, power.already_running, core.folder_of_others.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=mode)
+        make_folder(folder, mode, parents=True, exist_ok=True, option=f"set '{key}' of [{role}] to")
         descriptor = os.open(folder / lock, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise EnvironmentFailure(

@@ -241,7 +241,8 @@ TEST_CASE(
   CHECK(told[0].min_w == 60);
   CHECK(told[0].max_w == 180);
   CHECK(told[2].max_w == 400);
-  for (const auto& node : told) CHECK(node.trouble == (node.node == "n4" ? "power.lost: it is not heard" : ""));
+  for (const auto& node : told)
+    CHECK(node.trouble == (node.node == "n4" ? "power.lost: nothing is received from it" : ""));
 }
 
 TEST_CASE("what a node says of its range moves nothing beyond its configuration, nor its safe cap out of it") {
@@ -294,7 +295,7 @@ TEST_CASE("two node managers of one name are reported, both counted, and togethe
     if (!answers) world.cut_questions(second_one);
     world.run_for(40);
     const auto node = world.manager(0).answer({SystemAsk::GET_POWER}, world.clock(0)).body.nodes.at(0);
-    CHECK(node.trouble.find("power.name_twice: 2 node managers are called n1") == 0);
+    CHECK(node.trouble.find("power.name_twice: 2 node managers have the name n1") == 0);
     CHECK(node.power_w == doctest::Approx(180));
     CHECK(node.cap_w == doctest::Approx(200));
     CHECK(node.committed_w == doctest::Approx(200));

@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cmath>
+#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -360,12 +362,13 @@ TEST_CASE(
   CHECK((*told).body.cluster.manager == "m2");
   CHECK((*told).body.cluster.budget_w == 600);
 
-  // It comes back and stands by, and leads again when the other ends in order; with the budget that was set. Its disk
-  // is full now.
+  // It comes back and stands by, and leads again when the other ends in order; with the budget that was set. Its audit
+  // log cannot be written now: it is a link, which is not followed.
   const std::string before = folder.read("m1.jsonl");
   std::filesystem::remove(folder.path + "/m1.jsonl");
   std::filesystem::create_symlink("/dev/full", folder.path + "/m1.jsonl");
   first = std::make_unique<Daemon>(std::vector<std::string>{"system-manager", "--config", first_config});
+  CHECK(!first->event("\"audit_trouble\"").empty());
   REQUIRE(!first->event("\"following\"").empty());
   CHECK(second->end() == 0);
   REQUIRE(!first->event("\"leading\"").empty());
@@ -374,10 +377,9 @@ TEST_CASE(
   c.budget_w = 601;
   answer = order(c);
   CHECK(answer.code == bus::ReplyCode::failed);
-  CHECK(answer.message.find("No space left on device") != std::string::npos);
+  CHECK(answer.message.find("is a link") != std::string::npos);
   c.budget_w = 598;
   CHECK(order(c).code == bus::ReplyCode::ok);
-  CHECK(!first->event("\"audit_trouble\"").empty());
   // A node that answers no more holds up nobody.
   nodes[3]->deaf();
   REQUIRE(becomes([&] { return nodes[3]->cap_w() == 100 && nodes[0]->cap_w() > 160; }));
@@ -524,19 +526,40 @@ TEST_CASE(
   }
   CHECK(folder.read("logs/a.jsonl").find("half\n{\"at\"") != std::string::npos);
   // A disk without room, and with room again.
-  std::filesystem::create_symlink("/dev/full", folder.path + "/full");
   Audit full(folder.path + "/full", 4000);
+  rlimit before_limit{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before_limit) == 0);
+  const auto on_limit = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit no_room{0, before_limit.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &no_room) == 0);
   for (int k = 0; k < 3; ++k) {
     const auto written = full.write(JsonLine().add("what", "z"), true);
     REQUIRE(!written);
     CHECK(written.error().code == "power.audit");
   }
+  ::setrlimit(RLIMIT_FSIZE, &before_limit);
+  std::signal(SIGXFSZ, on_limit);
   CHECK(!full.works());
   CHECK(full.lost() == 3);
   Audit nowhere("/proc/none/a.jsonl", 4000);
   CHECK(!nowhere.works());
   CHECK(!nowhere.write(JsonLine().add("what", "z"), true));
   CHECK(rfc3339(1'795'000'000'123'456'789) == "2026-11-18T11:06:40.123Z");
+}
+
+TEST_CASE("the audit log: no link leads it to another file") {
+  const Folder folder;
+  folder.write("precious", "root's own\n");
+  std::filesystem::create_symlink(folder.path + "/precious", folder.path + "/a.jsonl");
+  std::filesystem::create_hard_link(folder.path + "/precious", folder.path + "/b.jsonl");
+  for (const char* name : {"/a.jsonl", "/b.jsonl"}) {
+    Audit audit(folder.path + name, 4000);
+    CHECK(!audit.works());
+    const auto written = audit.write(JsonLine().add("what", "x"), true);
+    REQUIRE(!written);
+    CHECK(written.error().code == "power.audit");
+  }
+  CHECK(folder.read("precious") == "root's own\n");
 }
 
 TEST_CASE("the audit log: a line that the disk did not take is not in the file, and is told to be missing") {

@@ -129,7 +129,7 @@ TEST_CASE("power config: a bad value is told with its line and what is allowed")
   bad("[[node-manager.hardware]]\nkind = \"rapl\"\n", "2", "powercap");
   bad("[[node-manager.hardware]]\nroot = \"/x\"\n", "1", "'kind'");
   bad("[[nodes]]\nhosts = \"n1\"\nmin = 3\n", "1", "'max'");
-  bad("[[nodes]]\nhosts = \"n[\"\nmin = 3\nmax = 4\n", "2", "no host list");
+  bad("[[nodes]]\nhosts = \"n[\"\nmin = 3\nmax = 4\n", "2", "not a host list");
   bad("cluster = \"\"\n", "1", "1 to 64");
   bad("cluster = \"a\\u0000b\"\n", "1", "control");
   bad("cluster = \"" + std::string(65, 'x') + "\"\n", "1", "at most 64");

@@ -30,6 +30,8 @@ struct Machine {
   double fails_above_w = INFINITY;
   int generation = 0;  ///< who has an earlier one open has nothing any more
   int writes = 0;
+  double most_w = 390;
+  std::string note;
   std::string trouble;                ///< with which reading fails
   std::function<void()> before_read;  ///< what a BMC takes its time with
   std::function<void(double)> before_write, after_write;
@@ -43,7 +45,9 @@ struct Stand : Node {
   explicit Stand(Machine& m) : machine(m), energy_at_open_j(m.energy_j), generation(m.generation) {}
   bool there() const { return machine.there && generation == machine.generation; }
   Error gone() const { return {"power.hardware_gone", "it is not there", ""}; }
-  Range range() const override { return {90, 390, machine.settable, machine.settable ? "" : "it is sealed"}; }
+  Range range() const override {
+    return {90, machine.most_w, machine.settable, machine.settable ? "" : "it is sealed"};
+  }
   const std::string& model() const override { return model_; }
   NodeReading read() override {
     if (machine.before_read) machine.before_read();
@@ -57,6 +61,7 @@ struct Stand : Node {
       out.trouble = machine.trouble;
       return out;
     }
+    out.note = machine.note;
     out.power_w = machine.power_w, out.energy_j = machine.energy_j - energy_at_open_j, out.cap_w = machine.cap_w;
     NodeReading::Domain domain;
     domain.name = "package-0", domain.source = Source::powercap, domain.range = range();
@@ -67,7 +72,7 @@ struct Stand : Node {
   Result<double> cap(double cap_w) override {
     if (!there()) return gone();
     if (!machine.settable) return Error{"power.read_only", "it is sealed", ""};
-    if (!(cap_w >= 90 && cap_w <= 390)) return Error{"power.out_of_range", "no", ""};
+    if (!(cap_w >= 90 && cap_w <= machine.most_w)) return Error{"power.out_of_range", "no", ""};
     if (cap_w > machine.fails_above_w) return Error{"power.hardware_failed", "it says no", ""};
     if (machine.before_write) machine.before_write(cap_w);
     ++machine.writes;
@@ -372,6 +377,51 @@ TEST_CASE("power node: one that draws above its cap is told of, when it has for 
   w.machine.power_w = 190;
   w.pass(1), w.core->look();
   CHECK(w.core->trouble().empty());
+}
+
+TEST_CASE(
+    "power node: that it draws above its cap is a new sentence at the change, and then when the time has doubled") {
+  World w;
+  w.begin();
+  REQUIRE(w.set(200, 600) == 0);
+  int sentences = 0;
+  std::string last;
+  for (int k = 0; k < 300; ++k) {
+    w.machine.power_w = 260 + k % 7;
+    w.pass(1), w.core->look();
+    if (w.core->trouble() != last) ++sentences, last = w.core->trouble();
+  }
+  CHECK_MESSAGE(sentences == 5, last);  // after about 10 s, 20 s, 40 s, 80 s, 160 s
+  CHECK_MESSAGE(last.find("for 2 min 4") != std::string::npos, last);
+  w.machine.power_w = 190;
+  w.pass(1), w.core->look();
+  CHECK(w.core->trouble().empty());
+}
+
+TEST_CASE("power node: a domain that is not counted is told of, but after every trouble") {
+  World w;
+  w.machine.note = "power.hardware_failed: node#2 is not counted";
+  w.begin();
+  REQUIRE(w.set(200, 600) == 0);
+  w.core->look();
+  CHECK(w.core->trouble() == w.machine.note);
+  w.machine.power_w = 260;
+  for (int k = 0; k < 12; ++k) w.pass(1), w.core->look();
+  CHECK(w.core->trouble().starts_with("power.disobeys"));
+}
+
+TEST_CASE("power node: a range that shrinks, as one of two domains was the other, is that of orders from then on") {
+  World w;
+  w.begin();
+  REQUIRE(w.set(350, 600) == 0);
+  w.machine.most_w = 220, w.machine.cap_w = 175;  // half of it was that of a domain that is none
+  w.core->look();
+  CHECK(w.core->said().max_w == 220);
+  CHECK(w.machine.cap_w == 150);
+  CHECK(w.core->facts().overwritten == 0);
+  CHECK(w.set(300) == number_of(PowerCode::out_of_range));
+  CHECK(w.set(220) == 0);
+  CHECK(w.machine.cap_w == 220);
 }
 
 TEST_CASE("power node: hardware that takes no cap is read, and says so") {

@@ -180,7 +180,7 @@ class TestShipped:
             if function.kind in ("read", "write"):
                 assert function.size.how in ("mpi", "mpi_ref"), function.names
                 assert function.file.how in ("arg", "ref"), function.names
-                at = [name for name in function.names if "_at" in name]
+                at = [name for name in function.names if "_at" in name.lower()]
                 assert bool(at) == (function.offset.how != "none"), function.names
                 assert at in ([], list(function.names))
             if any(name.endswith("_c") for name in function.names):

@@ -147,7 +147,7 @@ def test_offsets_are_of_the_segment_s_file_part_alone():
     assert one.offset(0x400FFF) is None
 
 
-def test_what_is_exported_is_told_from_what_is_not(compiled):
+def test_what_is_exported_is_distinguished_from_what_is_not(compiled):
     found = read_object(compiled("libs.so", "-shared", "-fPIC", "-nostartfiles"))
     kinds = {one.name: (one.exported, one.local) for one in found.functions}
     assert (kinds["seen"], kinds["own"]) == ((True, False), (False, True))

@@ -71,14 +71,14 @@ def test_a_layer_of_which_nothing_is_there_is_not_held_against_its_map(library):
     assert run_exports.nowhere([]) == {}
 
 
-def test_a_map_of_which_every_name_is_misspelt_is_told(library):
+def test_a_map_of_which_every_name_is_misspelt_is_reported(library):
     layer = parse(HEAD + '["fake_wirte"]\n', "own.toml")
     assert run_exports.nowhere(run_exports.found_in([layer], [library])) == {
         "fake_wirte": " (nearest: fake_write)"
     }
 
 
-def test_a_layer_whose_library_is_nowhere_is_told(library):
+def test_a_layer_whose_library_is_nowhere_is_reported(library):
     layer = parse(HEAD.replace("libfake.so", "libfaek.so*") + '["fake_write"]\n', "own.toml")
     assert run_exports.without_library([layer], [library]) == {"fake": "'libfaek.so*' (nearest: libfake.so)"}
     assert run_exports.without_library([parse(HEAD + '["fake_write"]\n', "own.toml")], [library]) == {}

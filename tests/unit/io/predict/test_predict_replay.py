@@ -105,7 +105,7 @@ class TestCosts:
 
 
 class TestLayers:
-    def test_time_is_divided_as_there_and_what_is_above_is_kept(self):
+    def test_time_is_divided_as_there_and_what_is_above_is_preserved(self):
         def call(begin: int, below: str, posix: int, size: int) -> Call:
             inner = Call(below, begin + 10 * US, posix + 20 * US, size, FILE)
             inner.within.append(Call("pwrite", begin + 15 * US, posix, size, FILE))
@@ -132,8 +132,8 @@ class TestLayers:
             "ompio": (0, 200),
             "posix": (500, 2000),
         }
-        assert found.total.kept == pytest.approx(1e-3)
-        assert row(found, "hdf5").kept == pytest.approx(1e-3)
+        assert found.total.own == pytest.approx(1e-3)
+        assert row(found, "hdf5").own == pytest.approx(1e-3)
         lower = replay.predict(a, [y], "posix")
         assert {one.name: round(one.on.value * 1e6) for one in lower.layers} == {
             "hdf5": 1000,
@@ -160,11 +160,11 @@ class TestLayers:
 
 
 class TestNotMeasured:
-    def test_a_little_is_kept_as_it_was(self):
+    def test_a_little_is_preserved_as_it_was(self):
         a = trace([*calls("pwrite", [KIB] * 9, lambda _: 10 * US), Call("pread", MIB, 8 * US, KIB, FILE)])
         found = replay.predict(a, [trace(calls("pwrite", [KIB] * 10, lambda _: 2 * US))])
         assert found.total.on.value == pytest.approx((18 + 8) * 1e-6)
-        assert found.total.kept == pytest.approx(8e-6)
+        assert found.total.own == pytest.approx(8e-6)
         (pread,) = [one for one in found.functions if one.symbol == "pread"]
         assert (pread.measured, pread.calls) == (0, 1)
         assert pread.a == pread.on.value == pytest.approx(8e-6)

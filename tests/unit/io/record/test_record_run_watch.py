@@ -30,13 +30,13 @@ def program(script: str) -> subprocess.Popen[str]:
         ({"left": 5}, "io.ends_not_seen", "for 5 calls"),
     ],
 )
-def test_what_was_lost_is_told(end, code, words):
+def test_what_was_lost_is_reported(end, code, words):
     _, said = run_watch._ended(program(f"import json; input(); print(json.dumps({END | end!r}))"))
     assert [warning.code for warning in said] == ([code] if code else [])
     assert all(words in warning.evidence for warning in said)
 
 
-def test_a_watcher_that_dies_is_told():
+def test_a_watcher_that_dies_is_reported():
     last, (warning,) = run_watch._ended(program("raise SystemExit(9)"))
     assert last == {}
     assert warning.code == "io.watch_died"

@@ -11,8 +11,8 @@ import io_traces
 import sonde
 import studies
 from io_traces import Call
-from sonde.io.study.analyse import SUMMARY, functions_of, middle
-from sonde.io.study.schema import WHOLE
+from sonde.io.study.analyse import functions_of, middle
+from sonde.io.study.schema import SUMMARY, WHOLE
 from sonde.io.trace.analyse import analyse as analyse_trace
 from sonde.io.trace.ratios import ratio_of_pairs
 

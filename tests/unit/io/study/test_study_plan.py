@@ -35,7 +35,7 @@ MIB = 1 << 20
         ("real:bt {size}", 4, MIB, ("bt", str(MIB))),
     ],
 )  # fmt: skip
-def test_a_workload_is_told_its_size(text, ntasks, size, words):
+def test_a_workload_is_reported_its_size(text, ntasks, size, words):
     assert sized(read_workload(text), size, ntasks) == words
 
 

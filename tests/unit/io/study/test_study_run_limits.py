@@ -107,7 +107,7 @@ def test_where_direct_io_is_refused_the_cache_is_named(tmp_path, monkeypatch):
     assert {limit.by for limit in run_limits.disk(tmp_path, 2)} == {run_limits.CACHED}
 
 
-def test_a_place_that_is_gone_is_told(tmp_path):
+def test_a_place_that_is_gone_is_reported(tmp_path):
     with pytest.raises(EnvironmentFailure) as caught:
         run_limits.disk(tmp_path / "gone", 1)
     assert caught.value.code == "core.cannot_write"

@@ -48,7 +48,7 @@ def test_a_difference_that_matters_to_nobody_is_none(tmp_path):
     )
 
 
-def test_of_one_configuration_the_rates_are_told(tmp_path):
+def test_of_one_configuration_the_rates_are_reported(tmp_path):
     found = made(tmp_path, studies.plan(ios=("romio321",)), 100)
     assert words.sentence(found) == "ior -a MPIIO -t 1m, 4 MiB: romio321 writes 100 MiB/s and reads 100 MiB/s"
     (write, read, _, functions) = words.tables(found)
@@ -60,7 +60,7 @@ def test_of_one_configuration_the_rates_are_told(tmp_path):
     assert functions.columns == ("function", "layer", "romio321")
 
 
-def test_that_no_time_was_left_for_the_tracer_is_told(tmp_path):
+def test_that_no_time_was_left_for_the_tracer_is_reported(tmp_path):
     folder = studies.Folder(tmp_path / "a.run", studies.plan(ios=("romio321",))).begin()
     folder.run(0, 0)
     found = summary_of(folder.sealed(stop_reason="budget"))
@@ -150,7 +150,7 @@ def test_places_and_clusters_are_named_where_there_are_several(tmp_path):
     assert found["baseline"].values.tolist() == [0] * 4
 
 
-def test_failed_runs_are_told(tmp_path):
+def test_failed_runs_are_reported(tmp_path):
     folder = studies.Folder(tmp_path / "a.run", studies.plan()).begin()
     for number in range(2):
         folder.run(0, number)
@@ -197,7 +197,7 @@ def test_an_interval_is_in_the_unit_of_its_rate(rate, low, high, told):
     assert words._ends_text(rate, low, high) == told
 
 
-def test_the_surest_difference_is_told_first(tmp_path):
+def test_the_surest_difference_is_reported_first(tmp_path):
     """Twenty times as fast with an interval from two on says less than three times beyond doubt."""
     folder = studies.Folder(
         tmp_path / "a.run", studies.plan(ios=("romio321",), hints=("none", "a=1", "b=1"))

@@ -97,7 +97,7 @@ def test_a_call_that_failed_moved_nothing_whatever_it_was_asked_for(summary):
     assert s["node_bytes"].values.tolist() == [100]
 
 
-def test_what_was_under_way_is_told_from_outside_in(summary):
+def test_what_was_under_way_is_distinguished_from_outside_in(summary):
     inner, outer = call(PWRITE, 300, 400, 1, flags=UNFINISHED), call(WRITE_ALL, 100, 400, flags=UNFINISHED)
     s = summary({0: [call(PREAD, 1, 2), inner, outer]})
     names = s["function_name"].values[s["under_way_function"].values]
@@ -298,7 +298,7 @@ def test_servers_of_one_host_have_a_row_each():
     assert rows(0, 100, 200) == ["glusterfsd"]  # as commands of a script, one after another
 
 
-def test_a_program_that_does_nothing_else_is_told_so():
+def test_a_program_that_does_nothing_else_is_reported_so():
     s = analyse.analyse(io_traces.raw([(0, [io_traces.Call("pread", 0, 100, 8, "/etc/hostname")])], [0]))
     assert (
         verdict.sentence(s)
@@ -345,7 +345,7 @@ class TestWords:
         (data,) = [table for table in verdict.tables(s) if table.title == "Data moved, by layer"]
         assert data.rows == [("POSIX", "", "", "4 MiB", "4")]
 
-    def test_files_are_told_by_layer_with_what_failed_and_what_was_mapped(self):
+    def test_files_are_reported_by_layer_with_what_failed_and_what_was_mapped(self):
         kib = io_traces.KIB
         calls = [
             io_traces.Call("pwrite", 0, 10, 4 * kib, "a.dat"),
@@ -378,11 +378,11 @@ class TestWords:
         s = summary({0: [call(PWRITE, 1, 2, size=100), call(PWRITE, 3, 4)]})
         assert verdict.tables(s)[0].rows[0][3] == "2 × 100 B"
 
-    def test_a_layer_that_no_library_has_is_told(self, summary):
+    def test_a_layer_that_no_library_has_is_reported(self, summary):
         s = summary({0: [call(PWRITE, 1, 2)]}, layers=[*traces.LAYERS, {"name": "hdf5", "title": "HDF5"}])
         assert "In none of the traced programs, or hidden there: HDF5." in verdict.tables(s)[0].note
 
-    def test_an_mpi_that_hides_what_is_below_mpi_io_is_told(self, summary):
+    def test_an_mpi_that_hides_what_is_below_mpi_io_is_reported(self, summary):
         romio = [*traces.LAYERS, {"name": "romio", "title": "ROMIO"}]
         s = summary({0: [call(WRITE_ALL, 1, 9)]}, layers=romio)
         assert "hides the functions below MPI-IO" in verdict.tables(s)[0].note

@@ -139,7 +139,7 @@ def test_time_zero_is_when_the_first_process_began_as_it_is_known_then():
     assert clocks.ns("a", ranks[0].begin[0]) == pytest.approx(enter_a, abs=2)
 
 
-def test_a_clock_that_was_set_is_told_and_its_host_keeps_its_day():
+def test_a_clock_that_was_set_is_reported_and_its_host_keeps_its_day():
     clocks, ranks, _, _ = hosts(0.0, 0.0)
     ranks[1].begin[0] = ranks[1].begin[0] + np.where(
         ranks[1].begin[0] > 10**12 + 30 * 10**9, 10**9, 0

@@ -25,7 +25,7 @@ def writes(n, each, size=4096):
     return [call(PWRITE, k * 10_000, k * 10_000 + each, size=size) for k in range(n)]
 
 
-def test_a_layer_that_takes_longer_is_told(summary):
+def test_a_layer_that_takes_longer_is_reported(summary):
     a, b = summary("a", writes(10, 1000)), summary("b", writes(10, 1500))
     (one,) = compare.findings(a, b, 0.05)
     assert one.code == "io.slower"
@@ -36,13 +36,13 @@ def test_a_layer_that_takes_longer_is_told(summary):
     assert compare.sentence(b, a).endswith("33 % less")
 
 
-def test_what_takes_little_is_not_told_however_much_longer(summary):
+def test_what_takes_little_is_not_reported_however_much_longer(summary):
     a = summary("a", [*writes(10, 1000), call(WRITE_ALL, 500_000, 500_010)])
     b = summary("b", [*writes(10, 1000), call(WRITE_ALL, 500_000, 500_100)])
     assert compare.findings(a, b, 0.05) == []
 
 
-def test_other_requests_are_told_whatever_their_time(summary):
+def test_other_requests_are_reported_whatever_their_time(summary):
     a, b = summary("a", writes(10, 1000, 4096)), summary("b", writes(40, 250, 1024))
     (one,) = compare.findings(a, b, 0.05)
     assert one.code == "io.other_requests"

@@ -62,7 +62,7 @@ def test_chrome_s_format_holds_each_call_in_microseconds(raw):
 
 
 @pytest.mark.parametrize("piece", [1, 2, 100])
-def test_calls_for_one_request_are_told_and_joined_by_arrows(tmp_path, monkeypatch, piece):
+def test_calls_for_one_request_are_reported_and_joined_by_arrows(tmp_path, monkeypatch, piece):
     monkeypatch.setattr(export, "PIECE", piece)
     rules = [[0, 4, 1], [1, 4, 1], [1, 1, 0], [1, 3, 0]]
     folder = traces.run(tmp_path / "a.run", {"rules": rules})

@@ -6,7 +6,7 @@ import io_traces as traces
 from io_traces import KIB, MIB, US, Call
 from sonde.core.errors import DataError
 from sonde.core.figure import Kind
-from sonde.io.trace import figures
+from sonde.io.trace import figures, tables
 from sonde.io.trace.analyse import analyse
 from sonde.io.trace.schema import OWN_NAME
 from sonde.report import collect, prepare, render_html
@@ -79,7 +79,7 @@ def test_a_trace_without_a_summary_is_refused_with_what_to_type():
     assert refused.value.hint == "sonde data validate 'a b.nc'"
 
 
-def test_a_trace_of_nothing_has_no_figures_and_is_told():
+def test_a_trace_of_nothing_has_no_figures_and_is_reported():
     section = figures.section(traces.tree(traces.raw([], [0])))
     assert section.figures == []
     assert "1 rank made 0 traced calls" in section.verdict
@@ -105,7 +105,7 @@ def test_figures_are_made_of_the_summary_alone():
         xr.testing.assert_identical(one.data, other.data)
 
 
-def test_what_is_of_the_trace_is_not_told_as_of_the_machine():
+def test_what_is_of_the_trace_is_not_reported_as_of_the_machine():
     tree = traces.tree(
         traces.collective(1, 1), max_trace=1 << 30, began_utc_ns=1795338780663381134, cpu="A CPU"
     )
@@ -332,7 +332,7 @@ def test_the_function_table_holds_every_function_with_its_library(section, summa
 
 
 def test_tables_that_are_cut_say_what_they_leave_out(monkeypatch):
-    monkeypatch.setattr(figures, "NUMBERS", 2)
+    monkeypatch.setattr(tables, "NUMBERS", 2)
     section = figures.section(traces.tree(traces.collective(3, 1)))
     assert [len(table.rows) for table in section.numbers] == [2, 2]
     assert (
@@ -400,7 +400,7 @@ def test_facts_tell_time_layers_bytes_and_balance(section):
     assert (uneven.value, uneven.note) == ("2.00", "rank 2 spent most")
 
 
-def test_the_tracers_own_work_is_told_and_counted_nowhere():
+def test_the_tracers_own_work_is_reported_and_counted_nowhere():
     own = [Call(OWN_NAME, (200 + 50 * k) * US, 40 * US) for k in range(3)]
     writes = [Call("pwrite", 0, 30 * US, 10), Call("pwrite", 60 * US, 30 * US, 10)]
     threads = [(0, writes), (1, [*writes, *own])]
@@ -410,7 +410,7 @@ def test_the_tracers_own_work_is_told_and_counted_nowhere():
     assert [fact.name for fact in told if "itself" in fact.name] == ["in POSIX and C library itself"]
     assert (told[-1].value, told[-1].note) == ("1.00", "all ranks spent as much")
     assert figures.durations(summary).data["series"].values.tolist() == ["pwrite (posix)"]
-    table = figures.functions_table(summary)
+    table = tables.functions_table(summary)
     assert {row[0]: row[7] for row in table.rows}["pwrite"] == "100 %"
     figure = figures.paths(summary)
     assert "Left out, here as in all totals: 120 µs in the work of Sonde's tracer." in figure.caption
@@ -439,9 +439,9 @@ def test_what_is_beside_the_programs_io_fills_no_figure_and_totals_agree():
     bars = figures.by_rank(summary).data
     assert bars["part"].values.tolist() == ["POSIX and C library"]
     assert bars["y"].values[0] == pytest.approx([3e-3, 1e-3])
-    table = figures.processes_table(summary)
+    table = tables.processes_table(summary)
     assert [row[4:6] for row in table.rows] == [("1", "3.00 ms"), ("1", "1.00 ms")]
-    shares = {row[0]: row[7] for row in figures.functions_table(summary).rows}
+    shares = {row[0]: row[7] for row in tables.functions_table(summary).rows}
     assert (shares["pwrite"], shares["MPI_Init"]) == ("100 %", "–")
 
 
@@ -484,7 +484,7 @@ def test_controls_have_positions_that_can_be_asked_for(section):
     assert prepare.start_frame(figure) == 3
 
 
-def test_what_was_read_and_written_is_told_of_the_programs_own_files():
+def test_what_was_read_and_written_is_reported_of_the_programs_own_files():
     summary = alone(
         Call("pwrite", 0, 50 * US, 4096, "data"), Call("pread", 100 * US, 50 * US, 11, "/sys/devices/x")
     )

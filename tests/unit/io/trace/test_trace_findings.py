@@ -225,7 +225,7 @@ def test_metadata_of_which_one_call_took_most_names_it(told):
     assert one.next.startswith("a few calls of unlink are long")
 
 
-def test_failed_calls_are_told_first_and_count_for_nothing(told):
+def test_failed_calls_are_reported_first_and_count_for_nothing(told):
     calls = [*writes(4, 1 << 18), *[(*one, FAILED) for one in writes(4, 1 << 18, begin=5000)]]
     found = told({0: calls, 1: writes(4, 1 << 18)})
     one = found["io.failed_calls"]
@@ -235,7 +235,7 @@ def test_failed_calls_are_told_first_and_count_for_nothing(told):
     assert "io.failed_calls" not in told({2: [*writes(4, 1 << 18), ("stat", 9000, 9100, 0, None, FAILED)]})
 
 
-def test_failed_calls_are_told_however_little_time_they_took(told):
+def test_failed_calls_are_reported_however_little_time_they_took(told):
     assert list(told({0: [("pwrite", 0, 1, 0, 10, FAILED)]}, tick_ns=1)) == ["io.failed_calls"]
 
 

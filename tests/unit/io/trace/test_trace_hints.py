@@ -68,19 +68,19 @@ def test_what_findings_suggest_for_romio():
         finding("io.sync"), finding("io.sync"), finding("io.tracer_overhead"),
     ]  # fmt: skip
     for middle in ("romio", ""):  # MPICH hides its ROMIO, which reads the file as well
-        trials, untried = hints.trials(found, middle)
-        assert [dict(one.hints) for one in trials] == [
+        attempts, untried = hints.attempts(found, middle)
+        assert [dict(one.hints) for one in attempts] == [
             {"romio_cb_read": "disable"}, {"romio_ds_write": "disable"}, {"romio_ds_read": "disable"},
         ]  # fmt: skip
-        assert all(not one.variables and "ROMIO_HINTS" in one.channel for one in trials)
+        assert all(not one.variables and "ROMIO_HINTS" in one.channel for one in attempts)
         assert [one.code for one in untried] == ["io.sync"]
 
 
 def test_what_findings_suggest_for_ompio():
     found = [finding("io.collective_exchange", direction=way) for way in ("read", "write")]
-    trials, untried = hints.trials([*found, finding("io.read_to_write")], "ompio")
-    assert [dict(one.variables) for one in trials] == [{"OMPI_MCA_fcoll": "individual"}]  # once for both
-    assert "OMPI_MCA" in trials[0].channel
+    attempts, untried = hints.attempts([*found, finding("io.read_to_write")], "ompio")
+    assert [dict(one.variables) for one in attempts] == [{"OMPI_MCA_fcoll": "individual"}]  # once for both
+    assert "OMPI_MCA" in attempts[0].channel
     assert [one.code for one in untried] == ["io.read_to_write"]
     assert "romio321" in untried[0].why
 
@@ -88,11 +88,11 @@ def test_what_findings_suggest_for_ompio():
 def test_small_requests_of_collective_calls_can_be_tried():
     small = finding("io.small_requests", direction="read", collective=True)
     split = finding("io.split_requests", direction="read", collective=True)
-    ((one,), untried) = hints.trials([small, split], "ompio")
+    ((one,), untried) = hints.attempts([small, split], "ompio")
     assert (one.hints, one.variables, untried) == ((), (("OMPI_MCA_io", "^ompio"),), [])
-    ((one,), untried) = hints.trials([small], "romio")
+    ((one,), untried) = hints.attempts([small], "romio")
     assert (one.hints, one.variables, untried) == ((("romio_cb_read", "enable"),), (), [])
-    assert hints.trials([finding("io.small_requests", collective=False)], "romio")[0] == []
+    assert hints.attempts([finding("io.small_requests", collective=False)], "romio")[0] == []
 
 
 def test_every_finding_there_is_can_be_tried_or_says_why_not():
@@ -104,5 +104,5 @@ def test_every_finding_there_is_can_be_tried_or_says_why_not():
     codes = set(re.findall(r'"(io\.\w+)"', inspect.getsource(findings)))
     assert len(codes) >= 8
     for code in codes - {"io.tracer_overhead"}:
-        trials, untried = hints.trials([finding(code)], "romio")
-        assert len(trials) + len(untried) == 1, code
+        attempts, untried = hints.attempts([finding(code)], "romio")
+        assert len(attempts) + len(untried) == 1, code

@@ -34,7 +34,7 @@ class TestByNumber:
         assert found.of_call.tolist() == [0, 0, 0]
         assert found.strays == 0
 
-    def test_requests_under_way_at_once_are_told_apart(self):
+    def test_requests_under_way_at_once_are_distinguished(self):
         client = calls(
             (0, 5, 0, 0), (1, 6, 0, 0), (2, 7, 0, 1), (50, 50, 1, 0), (40, 40, 1, 0), (60, 60, 1, 1)
         )
@@ -46,7 +46,7 @@ class TestByNumber:
         assert found.server_end.tolist() == [46, 12, 13]
         assert found.of_call.tolist() == [1, 2, 0, 0]
 
-    def test_what_has_no_other_side_is_said(self):
+    def test_what_has_no_other_side_is_reported(self):
         client = calls((0, 5, 0, 0), (1, 6, 0, 0))
         found = by_number(client, numbers(-4, 2), calls((3, 4, 2, 8), (3, 4, 2, 8)), numbers(2, 9))
         assert found.server_process.tolist() == [-1, 8]

@@ -210,7 +210,7 @@ def test_counters_of_servers_are_those_of_one(tmp_path):
     ("have", "asked", "kept"),
     [((0, 0), None, None), ((0, 1), None, 1), ((1, 0), None, 0), ((1, 1), "b.nc", 1), ((0, 1), "b.nc", 1)],
 )
-def test_whose_counters_are_kept(have, asked, kept):
+def test_whose_counters_are_preserved(have, asked, kept):
     files = [Path("a.nc"), Path("b.nc")]
     assert cli_files._counted(files, list(map(bool, have)), asked and Path(asked)) == kept
 
@@ -241,7 +241,7 @@ def test_ranks_come_first_in_order(tmp_path):
     assert both["process_pid"].values[both["thread_process"].values].tolist() == [101, 100, 200]
 
 
-def test_more_functions_than_can_be_told_apart(tmp_path, monkeypatch):
+def test_more_functions_than_can_be_distinguished(tmp_path, monkeypatch):
     client, server = traced(tmp_path / "a.run", CLIENT), traced(tmp_path / "b.run", SERVER)
     monkeypatch.setattr(merge, "MOST_FUNCTIONS", 3)
     with pytest.raises(DataError, match="4 functions in all"):

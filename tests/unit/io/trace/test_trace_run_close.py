@@ -96,7 +96,7 @@ def test_a_place_that_was_taken_and_not_written_is_left_out(left):
     assert kept(folder)["begin"].tolist()[-5:] == calls(5, 9000)["begin"].tolist()
 
 
-def test_calls_under_way_are_told_inner_first(left):
+def test_calls_under_way_are_reported_inner_first(left):
     frames = b"".join(
         FRAME.pack(0, 0, 7000 - k, begin, 64, 128, 5, 0, 0, function, k, 0, 0, 0, 0)
         for k, (begin, function) in enumerate(((9100, OPEN), (9200, PREAD)))
@@ -150,7 +150,7 @@ def account(refused: dict[int, int], lost: dict[int, int], unseen: dict[int, int
     return struct.pack("<8sQQ24Q", b"SONDESH2", 1000, 0, *numbers).ljust(4096, b"\0")
 
 
-def test_who_was_not_traced_and_what_found_no_room_is_told(tmp_path):
+def test_who_was_not_traced_and_what_found_no_room_is_reported(tmp_path):
     (tmp_path / "n1-7.refused").write_text("the layer table cannot be read\n")
     (tmp_path / "n1-8.refused").write_text("the layer table cannot be read\n")
     (tmp_path / "n1.shared").write_bytes(account({0: 2, 3: 1}, {0: 30, 1: 7, 2: 8}, {0: 1, 1: 3}))
@@ -218,7 +218,7 @@ class TestPlaces:
 
 
 class TestPieces:
-    def test_names_are_told_from_calls_wherever_they_end(self):
+    def test_names_are_distinguished_from_calls_wherever_they_end(self):
         name = "/a/long/name/" + "x" * 90
         block = np.concatenate(
             [thread(7), call(PWRITE, 1, 2), note(5, 3, name), call(OPEN, 5, 9), call(PWRITE, 10, 11)]

@@ -315,7 +315,7 @@ class TestTime:
         assert raw["begin"].values.tolist() == [5300, 10]
         assert raw["process_begin"].values.tolist() == [5000, 0]
 
-    def test_a_host_that_was_seen_too_shortly_is_told(self, run):
+    def test_a_host_that_was_seen_too_shortly_is_reported(self, run):
         traces.add(run, [call(PWRITE, 10, 20)], host="n9", pid=5)
         traces.add(run, [call(PWRITE, 10, 20)])
         path = traces.sealed(run)

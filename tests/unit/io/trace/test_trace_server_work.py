@@ -102,7 +102,7 @@ class TestSums:
             {"host": "n1", "pid": 200, "requests": 2, "server_s": pytest.approx(480e-9)}
         ]
 
-    def test_what_is_told_of_it(self, joined):
+    def test_what_is_reported_of_it(self, joined):
         (table,) = joined_requests.tables(joined["summary"].to_dataset())
         assert table.title == "Requests to Server"
         assert table.rows[0][:3] == ("send", "2 × 2.49 KiB", "in all")
@@ -134,7 +134,7 @@ def summed(folder):
         return tree["summary"].to_dataset().load()
 
 
-def test_requests_are_told_apart_by_the_outermost_call_that_made_them(tmp_path):
+def test_requests_are_distinguished_by_the_outermost_call_that_made_them(tmp_path):
     folder = of(tmp_path / "a.run")
     calls = [call(SEND, 100, 200, depth=1, size=10, offset=A), call(PWRITE, 50, 2000, size=10, offset=0)]
     calls += [call(SEND, 3000 + 10 * k, 3005 + 10 * k, size=10, offset=A + 1 + k) for k in range(2)]

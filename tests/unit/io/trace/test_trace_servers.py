@@ -113,7 +113,7 @@ def test_a_server_that_is_down_says_so(tree):
     assert each.rows[1][:2] == ("n2:/b", "down")
 
 
-def test_without_servers_nothing_is_said_of_them(tree):
+def test_without_servers_nothing_is_reported_of_them(tree):
     with tree(told()) as data:
         summary = data["summary"].to_dataset().load()
         assert "server_name" not in data["raw"]

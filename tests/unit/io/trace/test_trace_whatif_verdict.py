@@ -6,26 +6,26 @@ import pytest
 
 import io_traces
 import sonde
-from sonde.core import seal
+from sonde.core import dataset_file
 from sonde.io.kinds import SCHEMA
 from sonde.io.trace import whatif_verdict
 from sonde.io.trace.analyse import analyse
-from sonde.io.trace.hints import Trial, Untried
+from sonde.io.trace.hints import Attempt, Untried
 from sonde.io.trace.schema import NAME
 from sonde.io.trace.whatif import HINTS, RAW, Result, Seen, Tried, read, written
 
-DS = Trial("io.read_to_write", "no data sieving", (("romio_ds_write", "disable"),))
-FCOLL = Trial(
+DS = Attempt("io.read_to_write", "no data sieving", (("romio_ds_write", "disable"),))
+FCOLL = Attempt(
     "io.collective_exchange", "each rank by itself", (), (("OMPI_MCA_fcoll", "individual"),), "write"
 )
 
 
-def tried(trial, factor, rounds=6, gone=True, read=(f"/tmp/{HINTS}0",)):
+def tried(attempt, factor, rounds=6, gone=True, read=(f"/tmp/{HINTS}0",)):
     """factor: how many times as fast I/O is with it."""
-    one = Tried(trial)
+    one = Tried(attempt)
     for k in range(rounds):
         level = 1 + 0.1 * k
-        there = {(trial.code, trial.direction)}
+        there = {(attempt.code, attempt.direction)}
         one.add(
             Seen(level, 2.0, there, set()), Seen(level / factor, 2.0, set() if gone else there, set(read))
         )
@@ -135,14 +135,14 @@ def test_as_data():
         Result([], [Untried("io.sync", "its own affair")]),
     ],
 )  # fmt: skip
-def test_a_dataset_keeps_all_that_is_told(result, tmp_path):
+def test_a_dataset_keeps_all_that_is_reported(result, tmp_path):
     raw = io_traces.collective(2, 1)
-    path = seal.write_dataset(tmp_path / "a.nc", raw, analyse(raw), {"schema": NAME, "kind": "trace"})
+    path = dataset_file.write_dataset(tmp_path / "a.nc", raw, analyse(raw), {"schema": NAME, "kind": "trace"})
     with sonde.open(path) as tree:
         assert read(tree["summary"].to_dataset()) is None
     found = written(result)
     assert set(found.variables) == set(RAW)
-    seal.add_variables(path, {"raw": found, "summary": found})
+    dataset_file.add_variables(path, {"raw": found, "summary": found})
     with sonde.open(path) as tree:
         again = read(tree["summary"].to_dataset().load())
         assert read(analyse(tree["raw"].to_dataset().load())) is not None  # analysed anew, it stays

@@ -134,7 +134,7 @@ def test_at_the_other_end_a_value_is_what_it_was_whatever_is_in_it(tmp_path):
 
 def test_at_the_other_end_what_has_a_session_of_its_own_ends_with_the_command(tmp_path):
     pytest.importorskip("sonde._power", reason="the power stack is not built")
-    from sonde.power.jobs.run_job_manager import began
+    from sonde.core.processes import began
 
     left = tmp_path / "left"
     command = f"setsid sh -c 'echo $$ > {left}.part; mv {left}.part {left}; exec sleep 300' & "

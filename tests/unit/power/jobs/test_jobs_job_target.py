@@ -7,8 +7,9 @@ import random
 
 import pytest
 
-from sonde.power.jobs.job_target import Meter, Steering, Turns, asks_for_something, of_job, shares
-from sonde.power.jobs.jobs import Target
+from sonde.power.jobs.job_target import Meter, Steering, Turns, of_job, shares, steering_for
+from sonde.power.jobs.jobs import Spec, Target
+from sonde.power.stack.config import NodeLimits
 
 
 def test_turns_are_counted_and_timed_from_line_to_line():
@@ -110,8 +111,16 @@ def test_without_a_target_or_a_time_nothing_changes():
     steering = Steering(100.0, 400.0)
     assert steering.look(Target(), 1.0) == 400.0
     assert steering.look(Target(slowdown=0.1), math.nan) == 400.0
-    assert not asks_for_something(Target())
-    assert asks_for_something(Target(energy_j=5))
+
+
+def test_steering_is_within_what_the_job_and_its_nodes_allow():
+    limits = [NodeLimits("n1", 60, 400, 100), NodeLimits("n2", 80, 300, 100)]
+    assert steering_for(Spec("a"), Target(), limits) is None
+    assert steering_for(Spec("a"), Target(energy_j=5), []) is None  # none of its nodes is configured
+    steering = steering_for(Spec("a"), Target(energy_j=5), limits)
+    assert (steering.least_w, steering.most_w, steering.demand_w) == (80, 300, 300)
+    steering = steering_for(Spec("a", guaranteed_w=150.0, demand_w=120.0), Target(slowdown=0.1), limits)
+    assert (steering.least_w, steering.most_w) == (120, 120)
 
 
 def test_a_time_that_is_to_be_kept_raises_what_is_too_low():

@@ -57,7 +57,7 @@ def test_whole_numbers_come_back_as_others():
         {"weight": float("inf")},
     ],
 )
-def test_anything_else_that_is_said_is_another_order(changed):
+def test_anything_else_that_is_reported_is_another_order(changed):
     assert submit(replace(SPEC, **changed)) != submit(SPEC)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
 
 from sonde.power.jobs import jobs
+from sonde.power.jobs.entry import Entry, as_text
 from sonde.power.jobs.jobs import (
     CANCELLED,
     ENDED,
@@ -23,20 +23,11 @@ from sonde.power.jobs.jobs import (
     to_plain,
 )
 from sonde.power.jobs.proof import of_spec
-from sonde.power.jobs.queue import (
-    LARGEST,
-    MARGIN_S,
-    Entry,
-    Queue,
-    Refusal,
-    as_text,
-    check,
-    in_use,
-    name_of_node,
-)
-from sonde.power.jobs.resources import Held, Node, Resources
+from sonde.power.jobs.queue import MARGIN_S, Queue
+from sonde.power.jobs.resources import Node, Resources
 from sonde.power.jobs.retention import Bounds
 from sonde.power.jobs.schedule import Order, QueueRules, Usage
+from sonde.power.jobs.submission import Refusal
 
 S = 1_000_000_000
 EMPTY = Resources([Node(f"n{k}", 100, 400, cores=4) for k in range(3)])
@@ -170,13 +161,6 @@ def test_no_job_is_called_as_sonde_calls_shared_nodes_or_jobs_of_slurm(name):
     assert submit(made(), job("slurm-17a"))
 
 
-def test_nodes_with_long_names_have_names_of_their_own_at_the_system_manager():
-    names = {name_of_node(f"{'n' * 62}{k}") for k in range(2)} | {name_of_node("n1")}
-    assert len(names) == 3
-    assert "on:n1" in names
-    assert max(map(len, names)) <= 64
-
-
 def test_a_job_that_is_over_has_what_is_shown_of_it():
     queue = made()
     spec = job(environment=("SECRET=1",), command=("true", *["x" * 100] * 5000))
@@ -258,36 +242,6 @@ def test_a_queue_of_before_is_shortened_where_it_is_read():
     row["sent"], row["state"]["state"] = to_plain(spec), CANCELLED
     one = Entry.of(row)
     assert (one.spec.environment, one.digest) == ((), of_spec(spec))
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [
-        Spec("j/..", ("true",), "ada"),
-        Spec("", ("true",), "ada"),
-        Spec("j" * 65, ("true",), "ada"),
-        Spec("j", (), "ada"),
-        Spec("j", ("",), "ada"),
-        Spec("j", ("true",), ""),
-        Spec("j", ("true",), "a\nb"),
-        Spec("j", ("a\0b",), "ada"),
-        Spec("j", ("true",), "ada", environment=("PATH",)),
-        Spec("j", ("true",), "ada", environment=("=x",)),
-        Spec("j", ("true",), "ada", folder="here"),
-        Spec("j", ("true",), "ada", nodes=0),
-        Spec("j", ("true",), "ada", hosts=("n1", "n1")),
-        Spec("j", ("true",), "ada", limit_s=-1),
-        Spec("j", ("true",), "ada", limit_s=math.nan),
-        Spec("j", ("true",), "ada", guaranteed_w=math.inf),
-        Spec("j", ("true",), "ada", weight=0),
-        Spec("j", ("true", "x" * LARGEST), "ada"),
-    ],
-)
-def test_a_submission_that_cannot_be_is_refused(spec):
-    with pytest.raises(Refusal) as no:
-        check(spec)
-    assert no.value.word == "bad_job"
-    check(job())
 
 
 def test_a_job_runs_and_ends():
@@ -495,24 +449,6 @@ def test_what_a_name_drew_before_is_foretold_and_no_guarantee():
     assert submit(queue, job("mine", name="lbm", demand_w=250.0)).spec.demand_w == 250
 
 
-def test_the_system_manager_is_told_of_jobs_and_of_shared_nodes_as_such():
-    queue = made()
-    submit(queue, job("whole", guaranteed_w=150.0, weight=2.0))
-    queue.begin("whole", (Part("n0"),))
-    assert not queue.shares()  # nothing was given to it yet
-    queue.given("whole", (Part("n0"),))
-    for name in ("a", "b"):
-        submit(queue, job(name, cores=2, guaranteed_w=60.0, demand_w=90.0))
-        queue.begin(name, ())
-        queue.given(name, (Part("n1", False, (0, 1) if name == "a" else (2, 3)),))
-    told = queue.shares()
-    assert set(told) == {"whole", "on:n1"}
-    assert (told["whole"].nodes, told["whole"].guaranteed_w, told["whole"].weight) == (("n0",), 150, 2)
-    assert (told["on:n1"].guaranteed_w, told["on:n1"].demand_w) == (120, 180)
-    queue.take_run(Run("a", ENDED, exit_status=0), S)
-    assert queue.shares()["on:n1"].guaranteed_w == 60
-
-
 def test_jobs_that_are_over_are_forgotten_when_they_are_clean():
     queue = made()
     submit(queue, job())
@@ -532,34 +468,6 @@ def test_what_is_kept_comes_back_as_it_was():
     again = Queue(RULES, entries={"j": Entry.of(as_text(queue.entries["j"]))})
     assert again.entries == queue.entries
     assert again.next_number == 2
-
-
-def test_what_others_have_is_not_ours():
-    queue = made()
-    submit(queue, job("a"))
-    queue.begin("a", (Part("n0"),))
-    used = EMPTY.copy()
-    foreign = Held("slurm-1", (Part("n0"),), 300)
-    assert in_use(used, queue.active(), [foreign]) == ["a"]
-    assert used.total_w == 500
-    used = EMPTY.copy()
-    assert in_use(used, queue.active(), []) == []
-    assert used.jobs_of("n0") == ["a"]
-
-
-def test_what_runs_on_a_node_that_was_taken_out_keeps_its_other_nodes():
-    fewer = Resources([Node("n0", 100, 400, cores=4), Node("n2", 100, 400, cores=2)])
-    both = (Part("n0"), Part("n1"))
-    queue = made()
-    submit(queue, job("ours", nodes=2, guaranteed_w=250.0))
-    queue.begin("ours", both)
-    used = fewer.copy()
-    assert in_use(used, queue.active(), []) == ["ours"]  # not given yet: it is planned anew
-    queue.given("ours", both)
-    for held in ([], [Held("ours", both, 250.0)]):
-        used = fewer.copy()
-        assert in_use(used, queue.active(), held) == []
-        assert (used.jobs_of("n0"), used.jobs_of("n2"), used.total_w) == (["ours"], [], 350)
 
 
 def test_states_are_those_of_the_face():

@@ -21,10 +21,15 @@ pytest.importorskip("sonde._power", reason="the power stack is not built")
 from power_daemons import until
 from sonde.bus.errors import Refused
 from sonde.core.errors import EnvironmentFailure
-from sonde.power.jobs import run_job_manager
+from sonde.core.processes import began
+from sonde.power.jobs import run_job_archive
 from sonde.power.jobs.jobs import Part, Spec, Target, to_plain
 from sonde.power.jobs.retention import Bounds
-from sonde.power.jobs.run_job_manager import JobManager, Settings, _end_orphans, _removed, began
+from sonde.power.jobs.run_job_cgroup import removed
+from sonde.power.jobs.run_job_end import end_orphans
+from sonde.power.jobs.run_job_manager import JobManager
+from sonde.power.jobs.run_job_settings import Settings
+from sonde.power.jobs.run_job_start import account_of
 from sonde.power.stack import run_bus
 from sonde.power.stack.run_state import own_user
 
@@ -96,8 +101,8 @@ def managers(tmp_path: Path) -> Iterator[Managers]:
             until(lambda pid=pid, start=start: began(pid) != start, "the keeper has ended")
     if made.now is not None:
         for job in made.now.jobs.values():
-            _end_orphans(job.folder, job.cgroup)
-            until(lambda job=job: not job.cgroup or _removed(job.cgroup), "its cgroup is empty")
+            end_orphans(job.folder, job.cgroup)
+            until(lambda job=job: not job.cgroup or removed(job.cgroup), "its cgroup is empty")
         os.close(made.now._lock)
 
 
@@ -204,7 +209,7 @@ def test_a_job_whose_keeper_was_killed_is_lost_and_nothing_is_left_of_it(manager
     assert managers.run()["ended_ns"] == told["ended_ns"]  # it stays what it was
 
 
-def test_stopping_is_term_then_kill_and_its_reason_is_told(managers):
+def test_stopping_is_term_then_kill_and_its_reason_is_reported(managers):
     managers.begin()
     ready = managers.folder / "ready"
     line = f"trap '' TERM; touch {ready}; while :; do sleep 0.05; done"
@@ -226,7 +231,7 @@ def test_who_was_killed_between_its_note_and_its_word_says_that_word_when_it_is_
     assert (told["signal"], told["reason"]) == (signal.SIGTERM, "it is not needed")
 
 
-def test_no_name_of_a_job_is_in_the_way_of_what_is_kept(managers):
+def test_no_name_of_a_job_is_in_the_way_of_what_is_preserved(managers):
     managers.begin()
     for job in ("lock", "state", "j1.part", "forgotten"):
         assert managers.start(replace(SPEC, job=job))["state"] == "running"
@@ -278,7 +283,7 @@ def test_whose_rights_a_daemon_has_is_not_what_its_environment_says(
     for name in ("LOGNAME", "USER"):
         monkeypatch.setenv(name, "nobody")
     assert own_user() == pwd.getpwuid(os.geteuid()).pw_name
-    given = managers.begin("")._user("nobody")
+    given = account_of("nobody", managers.begin("").settings)
     assert given is not None
     assert given.pw_uid != 0
 
@@ -370,7 +375,7 @@ def test_what_a_job_that_is_over_needs_no_more_is_not_stored(managers):
 def test_the_oldest_jobs_of_who_has_most_are_removed_with_their_folders(
     managers, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(run_job_manager, "OVER", Bounds(3, 100, 1 << 30, 1 << 30))
+    monkeypatch.setattr(run_job_archive, "OVER", Bounds(3, 100, 1 << 30, 1 << 30))
     managers.begin()
     state = managers.folder / "runs"
     for k in range(4):
@@ -383,9 +388,9 @@ def test_the_oldest_jobs_of_who_has_most_are_removed_with_their_folders(
     managers.over("j4")
     assert list(managers.now.jobs) == ["j2", "j3", "j4"]
     assert sorted(one.name for one in state.iterdir() if one.is_dir()) == ["j2", "j3", "j4"]
-    assert managers.now.removed == 2
+    assert managers.now.archive.removed == 2
     (state / ".gone-1").mkdir()  # as a manager leaves it that is killed meanwhile
-    monkeypatch.setattr(run_job_manager, "OVER", Bounds(2, 100, 1 << 30, 1 << 30))
+    monkeypatch.setattr(run_job_archive, "OVER", Bounds(2, 100, 1 << 30, 1 << 30))
     managers.now.order({"order": "FORGET_JOB", "job": "j3"})
     begun = managers.begin()
     assert list(begun.jobs) == ["j3", "j4"]

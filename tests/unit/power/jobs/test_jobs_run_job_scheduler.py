@@ -17,9 +17,11 @@ import pytest
 pytest.importorskip("sonde._power", reason="the power stack is not built")
 
 from sonde.bus.errors import Refused
-from sonde.core.errors import EnvironmentFailure, UsageError
-from sonde.power.jobs import jobs, run_job_scheduler, run_jobs_bus
+from sonde.core.errors import EnvironmentFailure, UsageError, from_code
+from sonde.power.jobs import jobs, run_guarantees, run_jobs_bus
 from sonde.power.jobs.jobs import ENDED, OVER, RUNNING, STARTING, Run, Spec, to_plain
+from sonde.power.jobs.queue_rows import USAGE
+from sonde.power.jobs.refused_starts import GIVE_UP_S
 from sonde.power.jobs.retention import Bounds
 from sonde.power.jobs.run_job_scheduler import Scheduler
 from sonde.power.jobs.run_jobs_store import CannotKeep
@@ -114,7 +116,6 @@ class World:
     def __init__(self, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.chance = random.Random(seed)
         self.clock = Clock()
-        monkeypatch.setattr(run_job_scheduler, "time", self.clock)
         self.stack = stack()
         self.resources = Allocations(self.stack, Disk())  # type: ignore[arg-type]
         self.disk = Disk(self)
@@ -138,7 +139,7 @@ class World:
 
     def anew(self) -> Scheduler:
         self.disk.world, before = None, self.disk.world
-        made = Scheduler(self.stack, self.disk, self)  # type: ignore[arg-type]
+        made = Scheduler(self.stack, self.disk, self, self.clock)  # type: ignore[arg-type]
         self.disk.world = before
         return made
 
@@ -177,8 +178,7 @@ class World:
             return self.resources.query(body) if service == jobs.RESOURCES_GET else self.resources.order(body)
         except Refused as no:
             word = jobs.CODES[no.number]
-            kind = UsageError if word in run_jobs_bus._USAGE else EnvironmentFailure
-            raise kind(f"power.{word}", no.what) from None
+            raise from_code(f"power.{word}", no.what) from None
 
     def _job(self, body: dict[str, Any]) -> dict[str, Any]:
         job = body["job"]
@@ -349,7 +349,7 @@ def test_jobs_run_and_all_they_had_is_given_back(world):
     assert world.scheduler.queue.usage.had["ada"][0] > 0
 
 
-def test_the_budget_is_waited_for_and_said(world):
+def test_the_budget_is_waited_for_and_reported(world):
     submit(world, "a", hosts=("n0", "n2"), guaranteed_w=400.0)
     submit(world, "b", guaranteed_w=300.0)
     world.step()
@@ -438,7 +438,7 @@ def test_a_start_that_arrives_after_its_job_was_cancelled_is_stopped(world):
     assert state(world, "a") == "failed"
 
 
-def test_a_guarantee_whose_answer_was_lost_is_said_again(world):
+def test_a_guarantee_whose_answer_was_lost_is_reported_again(world):
     for job, power in (("a", 80.0), ("b", 50.0)):
         submit(world, job, hosts=("n0",), cores=1, guaranteed_w=power, limit_s=60.0)
     until(world, lambda: {state(world, job) for job in "ab"} == {RUNNING})
@@ -533,7 +533,7 @@ def test_a_job_that_is_refused_holds_up_nobody_and_fails_at_last(world):
     until(world, lambda: not world.resources.query({})["allocations"], 10)
     assert not world.guaranteed
     # Its user may have it tried at once.
-    world.scheduler._not_started["bad"].again_s = math.inf
+    world.scheduler.refused.by_job["bad"].again_s = math.inf
     tried = len(world.tries)
     assert world.order({"order": "RELEASE_JOB", "job": "bad", "user": "ada"})
     until(world, lambda: len(world.tries) > tried, 5)
@@ -548,7 +548,7 @@ def test_a_job_that_is_refused_holds_up_nobody_and_fails_at_last(world):
     assert "the job manager refuses to start it" in world.scheduler.queue.entries["bad"].state.reason
     assert world.tries.count("bad") < 20
     until(world, lambda: not world.runs and not world.resources.query({})["allocations"])
-    assert "starts" not in world.scheduler.troubles
+    assert "starts" not in world.scheduler.requests.troubles
 
 
 def test_a_full_disk_of_the_job_manager_fails_no_job(world):
@@ -556,7 +556,7 @@ def test_a_full_disk_of_the_job_manager_fails_no_job(world):
     for k in range(9):
         submit(world, f"j{k}")
     start_s = world.clock.now_s
-    while world.clock.now_s < start_s + 3 * run_job_scheduler.GIVE_UP_S:
+    while world.clock.now_s < start_s + 3 * GIVE_UP_S:
         world.step()
     assert not world.begun
     assert {state(world, f"j{k}") for k in range(9)} <= {"waiting", STARTING}
@@ -578,7 +578,7 @@ def test_a_start_that_is_refused_and_was_made_is_no_other_start(world):
     world._begin = fails  # type: ignore[method-assign]
     until(world, lambda: state(world, "a") in OVER)
     assert world.begun == {"a": 1}
-    assert "starts" not in world.scheduler.troubles
+    assert "starts" not in world.scheduler.requests.troubles
 
 
 def test_a_job_that_cannot_be_stopped_holds_up_no_other(world):
@@ -592,10 +592,13 @@ def test_a_job_that_cannot_be_stopped_holds_up_no_other(world):
     submit(world, "d")
     until(world, lambda: state(world, "b") in OVER and "d" in world.begun, 3)
     assert state(world, "a") == "stopping"
-    assert world.scheduler.troubles["stops"] == "the job manager refuses to stop a: it cannot be stopped"
+    assert (
+        world.scheduler.requests.troubles["stops"]
+        == "the job manager refuses to stop a: it cannot be stopped"
+    )
     del world.refused["a"]
     until(world, lambda: state(world, "a") in OVER, 3)
-    assert "stops" not in world.scheduler.troubles
+    assert "stops" not in world.scheduler.requests.troubles
 
 
 def test_a_job_called_usage_is_a_job(world):
@@ -646,8 +649,8 @@ def test_a_node_that_is_taken_out_takes_nothing_else_from_its_jobs(world):
     assert state(world, "next") == "waiting"  # n1 is in use
     told = {job: (one["nodes"], one["guaranteed_w"]) for job, one in world.guaranteed.items()}
     assert told == {"wide": (["n1"], 300.0), "beside": (["n3"], 150.0)}
-    assert "orders" not in world.scheduler.troubles
-    assert world.scheduler._guaranteed_w == 300 + 150 + 3 * SAFE_W
+    assert "orders" not in world.scheduler.requests.troubles
+    assert world.scheduler.allocated_w == 300 + 150 + 3 * SAFE_W
     assert world.order({"order": "CANCEL_JOB", "job": "wide", "user": "ada"})
     until(world, lambda: "next" in world.begun, 5)
     assert "wide" not in json.dumps(world.resources._store.load())
@@ -659,14 +662,14 @@ def test_a_guarantee_that_is_refused_does_not_keep_others_from_theirs(world):
     until(world, lambda: {state(world, f"j{k}") for k in range(3)} == {RUNNING})
     world.unguaranteed.add("j0")
     world.guaranteed.clear()
-    world.clock.now_s += run_job_scheduler.REPEAT_S
+    world.clock.now_s += run_guarantees.REPEAT_S
     world.scheduler.turn()
     assert set(world.guaranteed) == {"j1", "j2"}
-    assert "no node is called" in world.scheduler.troubles["orders"]
+    assert "no node is called" in world.scheduler.requests.troubles["orders"]
     world.unguaranteed.clear()
     world.scheduler.turn()
     assert set(world.guaranteed) == {"j0", "j1", "j2"}
-    assert "orders" not in world.scheduler.troubles
+    assert "orders" not in world.scheduler.requests.troubles
 
 
 def test_a_job_whose_guarantee_is_refused_is_not_started_and_holds_nothing(world):
@@ -688,7 +691,7 @@ def test_under_a_manager_that_only_observes_jobs_run_and_nothing_is_guaranteed(w
     submit(world, "a", guaranteed_w=150.0, limit_s=60.0)
     until(world, lambda: state(world, "a") == RUNNING)
     assert not world.guaranteed
-    assert "orders" not in world.scheduler.troubles
+    assert "orders" not in world.scheduler.requests.troubles
     world.observes = False
     until(world, lambda: "a" in world.guaranteed, 5)
 
@@ -740,11 +743,11 @@ def test_a_full_disk_refuses_orders_and_begins_nothing(world):
     for _ in range(5):
         world.step()
     assert not world.begun
-    assert "disk" in world.scheduler.troubles
+    assert "disk" in world.scheduler.requests.troubles
     assert set(world.scheduler.queue.entries) == {"a"}
     world.disk.full = False
     until(world, lambda: state(world, "a") in OVER)
-    assert "disk" not in world.scheduler.troubles
+    assert "disk" not in world.scheduler.requests.troubles
 
 
 def test_what_is_shown_has_no_environment(world):
@@ -771,14 +774,14 @@ def test_what_is_over_beyond_its_bound_is_forgotten_on_the_disk_too_and_counted(
         world.clock.now_s += 1
     listed = world.scheduler.query({"ask": "GET_QUEUE", "user": "", "queue": "", "over": True})
     assert listed["forgotten"] == 4
-    stored = [name for name in world.disk.rows if name != run_job_scheduler.USAGE]
+    stored = [name for name in world.disk.rows if name != USAGE]
     assert [one["spec"]["job"] for one in listed["jobs"]] == stored == [f"j{k}" for k in range(4, 12)]
     events = [json.loads(event) for event in world.scheduler.turn()]
     assert [(one["jobs"], one["user"], one["total"]) for one in events if one["event"] == "forgotten"] == [
         (2, "ada", 2),
         (2, "ada", 4),
     ]
-    assert set(world.scheduler._states) == set(world.scheduler.queue.entries)
+    assert set(world.scheduler._stored._states) == set(world.scheduler.queue.entries)
 
 
 def test_what_was_forgotten_and_could_not_be_stored_is_forgotten_later(
@@ -796,7 +799,7 @@ def test_what_was_forgotten_and_could_not_be_stored_is_forgotten_later(
     world.disk.full = False
     assert world.order({"order": "CANCEL_JOB", "job": "b", "user": "ada"})
     assert (set(world.scheduler.queue.entries), world.scheduler.queue.forgotten) == ({"b"}, 1)
-    assert set(world.disk.rows) - {run_job_scheduler.USAGE} == {"b"}
+    assert set(world.disk.rows) - {USAGE} == {"b"}
 
 
 def test_rows_of_before_are_written_anew_without_what_is_not_needed(world):

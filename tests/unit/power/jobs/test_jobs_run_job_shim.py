@@ -38,7 +38,7 @@ def test_an_environment_larger_than_the_pipe_is_refused(pipe):
     assert run_job_shim._write(pipe[1], "x" * (run_job_shim._PIPE + 1)) is False
 
 
-def test_a_closed_pipe_is_told_from_one_that_is_full(pipe):
+def test_a_closed_pipe_is_distinguished_from_one_that_is_full(pipe):
     os.close(pipe[0])
     assert run_job_shim._write(pipe[1], "X=1\n") is None
 
@@ -59,7 +59,9 @@ def test_a_launcher_that_ends_before_its_environment_is_written(tmp_path, monkey
     (tmp_path / "start.json").write_text(json.dumps({"starts": [start], "limit_s": 0, "grace_s": 0.1}))
     monkeypatch.chdir(tmp_path)  # the keeper goes where its command is to run; back after the test
     shim = run_job_shim.JobShim(tmp_path)
-    monkeypatch.setattr(shim, "libc", SimpleNamespace(prctl=lambda *_: 0), raising=False)
+    monkeypatch.setattr(
+        shim, "libc", SimpleNamespace(prctl=lambda *_: 0, syscall=lambda *_: 0), raising=False
+    )
     write = run_job_shim._write
 
     def late(fd: int, text: str) -> bool | None:

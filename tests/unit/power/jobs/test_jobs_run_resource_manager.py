@@ -96,7 +96,7 @@ def test_nothing_is_given_that_cannot_be_kept(here, monkeypatch):
     assert [one["job"] for one in here.now.query({})["allocations"]] == ["a"]
 
 
-def test_nodes_that_are_gone_are_told_and_no_others_lost(here):
+def test_nodes_that_are_gone_are_reported_and_no_others_lost(here):
     here.allocate("a", hosts=("n2",))
     here.allocate("b", hosts=("n0",))
     here.restart(nodes=2)

@@ -185,7 +185,7 @@ def test_queues_are_for_whom_they_name():
     assert not named.allows("bob", ["x"])
 
 
-def test_what_can_never_be_is_told_at_once():
+def test_what_can_never_be_is_reported_at_once():
     here = cluster()
     assert never(spec("a", 4, guaranteed_w=400), here, 1600) == ""
     assert "budget of 1.599 kW" in never(spec("a", 4, guaranteed_w=400), here, 1599)

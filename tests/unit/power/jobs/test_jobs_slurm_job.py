@@ -29,7 +29,7 @@ def test_a_job_is_what_its_environment_says():
     assert order["for_s"] == 3600 + SPARE_S
 
 
-def test_a_job_without_nodes_of_the_stack_is_not_told():
+def test_a_job_without_nodes_of_the_stack_is_not_reported():
     assert command(job_of(ENVIRONMENT), Wish(), ["elsewhere"]) is None
     assert command(job_of({"SLURM_JOB_ID": "1"}), Wish(), ["n1"]) is None
 
@@ -61,7 +61,7 @@ def test_no_hook_of_slurm_is_refused(number):
         ("power=90W", Wish(90, 90, 1), "guarantees more than its power"),
     ],
 )
-def test_a_comment_is_read_and_what_cannot_be_is_told(comment, wish, wrong):
+def test_a_comment_is_read_and_what_cannot_be_is_reported(comment, wish, wrong):
     found, said = wish_of(comment, Wish(300, 100, 1))
     assert found == wish
     assert any(wrong in one for one in said) if wrong else said == []

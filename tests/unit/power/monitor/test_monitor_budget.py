@@ -85,7 +85,7 @@ def test_who_says_since_when_leaves_no_doubt_about_the_order():
     assert told_with(12.0, 9.5).unknown_s == pytest.approx(0.5)
 
 
-def test_what_a_new_manager_does_not_know_is_told_apart_and_is_no_compliance():
+def test_what_a_new_manager_does_not_know_is_distinguished_and_is_no_compliance():
     samples = [s for s in steady() if not isinstance(s, ClusterSample)]
     for k in range(20):
         new = k >= 10

@@ -39,7 +39,7 @@ def test_the_present_is_json_and_says_who_was_never_heard():
     assert live.verdict(now) == "200 W of 500 W drawn, caps 460 W (simulated)"
 
 
-def test_caps_above_the_budget_are_said():
+def test_caps_above_the_budget_are_reported():
     now = live.present(known(budget_w=400.0), "demo", 101.0)
     assert "above the budget by 60 W" in live.verdict(now)
 
@@ -114,13 +114,13 @@ def test_what_a_watchdog_has_to_know():
     assert [one.code for one in live.found(live.present(known(budget_w=400.0), "demo", 101.0))] == [
         "power.above_budget"
     ]
-    twice = "power.name_twice: 2 node managers are called n1: all are counted"
+    twice = "power.name_twice: 2 node managers have the name n1: all are counted"
     now = live.informed(
         live.present(known(), "demo", 101.0), of_manager(share("n1", trouble=twice), share("n2"))
     )
     (finding,) = live.found(now)
     assert finding.code == "power.name_twice"
-    assert finding.text.startswith("n1: 2 node managers are called n1")
+    assert finding.text.startswith("n1: 2 node managers have the name n1")
 
 
 def test_lines_fit_80_columns_whatever_names_are():

@@ -34,7 +34,7 @@ def lines(openmetrics: bool = False, now: float = 101.0) -> list[str]:
     return render(families(known(), "demo", now, OfMonitor(version="1")), openmetrics).splitlines()
 
 
-def test_what_is_known_is_told_and_what_is_not_is_absent():
+def test_what_is_known_is_reported_and_what_is_not_is_absent():
     text = lines()
     assert 'sonde_power_node_watts{cluster="demo",node="n1",source="simulated"} 180.0' in text
     assert not any("node_watts" in line and "n2" in line for line in text)

@@ -33,7 +33,7 @@ def test_a_busy_and_an_idle_node_under_every_policy():
     assert all(one.unsure_s == 0 for one in told.values())
 
 
-def test_as_it_was_is_told_beside():
+def test_as_it_was_is_reported_beside():
     nodes = {"n1": series(249, 250), "n2": series(110, 250)}
     was = replay(nodes, LIMITS, 500.0, 1.0)
     assert (was.policy, was.max_sum_caps_w, was.short_s) == ("as it was", 500, 0)

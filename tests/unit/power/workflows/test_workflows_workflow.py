@@ -160,7 +160,7 @@ def test_what_cannot_be_is_refused_with_its_line_and_the_nearest_word(text, code
     assert what in error.what
 
 
-def test_a_circle_is_told_with_what_is_behind_it():
+def test_a_circle_is_reported_with_what_is_behind_it():
     text = HEAD + job("a", 'after = ["c"]') + job("b", 'after = ["a"]') + job("c", 'after_any = ["b"]')
     error = refused(text + job("d", 'after = ["b"]') + job("fine"))
     assert error.code == "power.cycle"

@@ -1,0 +1,1 @@
+"""Monitoring agents: their recipes, and agents on this machine."""

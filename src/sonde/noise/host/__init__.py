@@ -1,0 +1,1 @@
+"""Interruptions of each core, measured without MPI."""

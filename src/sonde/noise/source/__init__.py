@@ -1,0 +1,1 @@
+"""The noise source, a model of a monitoring agent: datasets of its bursts."""

@@ -1,0 +1,1 @@
+"""Studies with the noise source: the lowest level that is detected, and how steady clean runs are."""
