@@ -25,6 +25,13 @@ std::int64_t type_bytes(std::uint64_t type) {
   return mpi.type_size(type, &bytes) == 0 ? bytes : -1;
 }
 
+/// The C handle of a Fortran datatype. MPICH, whose handles are numbers in both languages, has a macro for it and no
+/// function.
+std::uint64_t c_type(std::uint64_t fortran) {
+  const auto number = static_cast<std::int32_t>(fortran);
+  return mpi.type_f2c != nullptr ? mpi.type_f2c(number) : static_cast<std::uint32_t>(number);
+}
+
 /// What a read that wanted no MPI_Status finds in the tracer's: no MPI counts a negative number of bytes.
 constexpr std::int32_t nothing = -1;
 
@@ -34,7 +41,7 @@ std::int64_t came(const Status& status, bool fortran) {
   std::uint64_t type = status.type;
   Status mine;
   if (fortran) {
-    type = mpi.type_f2c(static_cast<std::int32_t>(type));
+    type = c_type(type);
     if (mpi.status_f2c(static_cast<const std::int32_t*>(counted), mine.own) != 0) return -1;
     counted = mine.own;
   }
@@ -54,7 +61,7 @@ struct Question {
 
 void ask(void* what) {
   auto& question = *static_cast<Question*>(what);
-  if (question.fortran) question.type = mpi.type_f2c(static_cast<std::int32_t>(question.type));
+  if (question.fortran) question.type = c_type(question.type);
   question.bytes = type_bytes(question.type);
 }
 
@@ -175,9 +182,7 @@ std::uint64_t via(std::uint64_t caller) {
 }
 
 std::uint64_t datatype_bytes(Thread& thread, std::uint64_t type, bool fortran) {
-  if ((mpi.type_size_x == nullptr && mpi.type_size == nullptr) || (fortran && mpi.type_f2c == nullptr) ||
-      sonde_io_vector_bytes == 0)
-    return unknown;
+  if ((mpi.type_size_x == nullptr && mpi.type_size == nullptr) || sonde_io_vector_bytes == 0) return unknown;
   Question question{type, 0, fortran};
   const Busy busy(thread);
   sonde_io_with_vectors(ask, &question);
@@ -189,7 +194,7 @@ std::uint64_t status_of(Thread& thread, const Frame& frame, const Value& value, 
   if (value.from == From::later || frame.called == nullptr || frame.depth >= std::size(thread.statuses)) return 0;
   if (mpi.get_count == nullptr || (mpi.type_size_x == nullptr && mpi.type_size == nullptr)) return 0;
   const bool fortran = value.from == From::mpi_ref_status;
-  if (fortran && (mpi.type_f2c == nullptr || mpi.status_f2c == nullptr || mpi.no_status == nullptr)) return 0;
+  if (fortran && (mpi.status_f2c == nullptr || mpi.no_status == nullptr)) return 0;
   Status& status = thread.statuses[frame.depth];
   status.type = fortran ? pointed(arguments[value.b], Width::i32) : arguments[value.b];
   status.at = arguments[value.a];

@@ -30,7 +30,8 @@ def signals(
         yield
     finally:
         for number, old in before.items():
-            signal.signal(number, old)
+            # None: it belonged to a library that was loaded before Python, and cannot be restored from here.
+            signal.signal(number, signal.SIG_DFL if old is None else old)
 
 
 def once(_signal: int, _frame: Any) -> None:

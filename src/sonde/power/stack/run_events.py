@@ -70,4 +70,4 @@ def until_ended(with_parent: bool) -> Iterator[Ending]:
         yield ending
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
