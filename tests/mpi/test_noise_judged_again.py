@@ -38,7 +38,8 @@ def measured(mpirun: Mpirun, folder: Path, **more: object) -> xr.DataTree:
 
 
 def test_the_dataset_holds_what_the_ranks_counted_and_is_judged_alike(mpirun: Mpirun, tmp_path: Path):
-    with measured(mpirun, tmp_path) as tree:
+    # Without the fresh blocks that follow a detection: chance alone makes one in a hundred runs.
+    with measured(mpirun, tmp_path, fresh_rounds=0) as tree:
         raw = tree["raw"].to_dataset().load()
         raw.attrs = dict(tree.attrs)
     assert dict(raw.sizes)["block"] == 12
