@@ -32,7 +32,7 @@ std::uint64_t c_type(std::uint64_t fortran) {
   return mpi.type_f2c != nullptr ? mpi.type_f2c(number) : static_cast<std::uint32_t>(number);
 }
 
-/// What a read that wanted no MPI_Status finds in the tracer's: no MPI counts a negative number of bytes.
+/// The content of the tracer's own MPI_Status before a read that wanted none: no MPI counts a negative number of bytes.
 constexpr std::int32_t nothing = -1;
 
 /// The bytes that came; negative: unknown.

@@ -331,7 +331,7 @@ struct Chassis {
   std::vector<std::string> also;       // ids of chassis that link to the same resource
 };
 
-/// What has been seen of two chassis: whether they are one machine under two names.
+/// The comparison of two chassis so far: whether they are one machine under two names.
 struct Twins {
   int alike = 0, apart = 0;
   bool same = false;                             // and by which sign:

@@ -20,7 +20,7 @@ std::string sentence(const Error& error) { return error.code + ": " + error.what
 
 bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
-/// What the configuration and the hardware allow.
+/// The limits that the configuration and the hardware allow.
 LeaseKeeper::Limits limits_of(const Member& member, const Range& range) {
   LeaseKeeper::Limits limits{member.min_w, member.max_w, member.safe_w};
   if (!range.settable) return limits;

@@ -1,5 +1,5 @@
 #pragma once
-/// What the sources of Manager share: system.cpp, system_orders.cpp, system_sharing.cpp.
+/// Shared by the sources of Manager: system.cpp, system_orders.cpp, system_sharing.cpp.
 
 #include <cstdint>
 

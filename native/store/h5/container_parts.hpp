@@ -1,5 +1,5 @@
 #pragma once
-/// What the sources of Container share: container.cpp (files, gathering and sending), container_objects.cpp,
+/// Shared by the sources of Container: container.cpp (files, gathering and sending), container_objects.cpp,
 /// container_data.cpp.
 
 #include "store/h5/container.hpp"

@@ -1,5 +1,5 @@
 #pragma once
-/// What the sources of DatasetIo share: dataset.cpp (chunks, extent), dataset_elements.cpp.
+/// Shared by the sources of DatasetIo: dataset.cpp (chunks, extent), dataset_elements.cpp.
 
 #include "store/h5/dataset.hpp"
 

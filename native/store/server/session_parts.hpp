@@ -1,5 +1,5 @@
 #pragma once
-/// What the sources of Session share: session.cpp (life, frames, requests), session_login.cpp, session_execute.cpp.
+/// Shared by the sources of Session: session.cpp (life, frames, requests), session_login.cpp, session_execute.cpp.
 
 #include "store/server/session.hpp"
 

@@ -1,5 +1,5 @@
 #pragma once
-/// What tcp.cpp and tcp_address.cpp share.
+/// Shared by tcp.cpp and tcp_address.cpp.
 
 #include <sys/socket.h>
 

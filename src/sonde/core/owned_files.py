@@ -17,9 +17,9 @@ does not.
 Some file systems map users: NFS with root_squash maps root to nobody, others map everybody to the user who mounted
 them. Files and folders of the caller then belong to that user; `Folder.is_own` asks the file system.
 
-A folder that Sonde makes is used by its path afterwards: by libraries, by programs that start in it, by people. Whoever
-may rename it puts another one in its place, whoever owns the folder itself. So `make_folder` makes none where somebody
-whom the caller does not trust decides about a folder on the way.
+A folder that Sonde makes is used by its path afterwards: by libraries, by programs that start in it, by people. A user
+who may rename it can put another one in its place, even if the folder belongs to Sonde's user. So `make_folder` refuses a
+place if a user whom the caller does not trust controls a folder on the way.
 
 `open_to_read` opens a file for reading that anybody may have made, such as a dataset: a plain file, never a pipe or a
 device.

@@ -1,5 +1,5 @@
 #pragma once
-/// What the sources of OfiLink share: link.cpp (life, waiting), link_send.cpp, link_receive.cpp, link_trial.cpp.
+/// Shared by the sources of OfiLink: link.cpp (life, waiting), link_send.cpp, link_receive.cpp, link_trial.cpp.
 
 #include <sys/uio.h>
 
