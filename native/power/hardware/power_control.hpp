@@ -19,8 +19,8 @@ double number_of(const JsonValue& value);
 double sane(double value, double most);
 double sane(const JsonValue& value);
 
-/// What the members of PowerControl mean in one answer. To be asked for each answer: a total that is null or 0 while a
-/// BMC starts is known later, and never is a part the total meanwhile.
+/// The meaning of the members of PowerControl in one answer. It is determined again for each answer: a total that is
+/// null or 0 while a BMC starts is known later, and never is a part the total meanwhile.
 struct ControlMembers {
   std::size_t drawn = 0;               ///< the member with the power of the whole
   std::optional<std::size_t> limited;  ///< the member whose PowerLimit is that of the whole

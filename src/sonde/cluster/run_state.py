@@ -1,4 +1,4 @@
-"""What exists of a cluster: its reaper, and the state in its folder, which a lock protects."""
+"""The state of a cluster: its reaper, and the files in its folder, which a lock protects."""
 
 from __future__ import annotations
 

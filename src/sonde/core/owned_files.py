@@ -18,8 +18,8 @@ Some file systems map users: NFS with root_squash maps root to nobody, others ma
 them. Files and folders of the caller then belong to that user; `Folder.is_own` asks the file system.
 
 A folder that Sonde makes is used by its path afterwards: by libraries, by programs that start in it, by people. A user
-who may rename it can put another one in its place, even if the folder belongs to Sonde's user. So `make_folder` refuses a
-place if a user whom the caller does not trust controls a folder on the way.
+who may rename it can put another one in its place, even if the folder belongs to Sonde's user. So `make_folder` refuses
+a place if a user whom the caller does not trust controls a folder on the way.
 
 `open_to_read` opens a file for reading that anybody may have made, such as a dataset: a plain file, never a pipe or a
 device.

@@ -25,7 +25,7 @@ NAMES = ("net", "noise", "io", "store", "bus", "power")
 
 @dataclass(frozen=True)
 class RunFiles:
-    """What a room's programs create in a run's folder, next to run.json, the log and block files.
+    """The files that a room's programs create in a run's folder, next to run.json, the log and block files.
 
     Only these files are removed when the run is saved: all others belong to a user. Each is a regular expression of
     whole paths below the run's folder, such as "server-0/data.mdb"; "" for none.

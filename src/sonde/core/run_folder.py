@@ -382,7 +382,7 @@ def _clear_below(files: Folder, name: str, above: str) -> list[str]:
 
 @dataclass(frozen=True)
 class _Made:
-    """What the programs of all rooms create in a run's folder, as `room.RunFiles`."""
+    """The files that the programs of all rooms create in a run's folder, as `room.RunFiles`."""
 
     files: re.Pattern[str]
     folders: re.Pattern[str]

@@ -1,4 +1,4 @@
-"""What the history keeps of a dataset: what makes runs comparable, and the numbers that represent a run."""
+"""The part of a dataset that the history stores: the values that make runs comparable, and the numbers of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to trace: the request, the command line to start, and the variables that load the tracer."""
+"""A traced run: the request, the command line to start, and the variables that load the tracer."""
 
 from __future__ import annotations
 

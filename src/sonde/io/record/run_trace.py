@@ -226,7 +226,7 @@ class _Tracing:
         )
 
     def _plan(self) -> dict[str, Any]:
-        """What `TraceSchema.layout` needs to know."""
+        """The numbers that `TraceSchema.layout` needs."""
         layers = self.request.layers
         return {
             "layers": list(table_of(layers)),

@@ -113,7 +113,7 @@ _Reason = tuple[str, str] | None  # the reason and the hint, if this is why
 
 
 def _refused(refused: Sequence[Warning]) -> _Reason:
-    """What the tracer itself reported."""
+    """The reports of the tracer itself."""
     return (refused[0].evidence, refused[0].hint) if refused else None
 
 

@@ -170,7 +170,7 @@ class _Scan:
                     self.opened[k].add(ANY_LAYER, int(handle), 0, self._path(str(path)) if path else UNSEEN)
 
     def _given(self) -> dict[int, list[tuple[int, int]]]:
-        """What the programs of processes began with. Their sockets and pipes are known by the posix layer alone."""
+        """The descriptors that programs were given at their start. Their sockets and pipes are known by the posix layer alone."""
         if self.descriptors is None:
             return {}
         return {

@@ -1,4 +1,4 @@
-"""What a trace cannot say of the program's reads and writes: warnings, computed from its /summary."""
+"""Warnings about reads and writes that a trace could not see or size, computed from its /summary."""
 
 from __future__ import annotations
 

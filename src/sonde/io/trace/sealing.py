@@ -176,7 +176,7 @@ def _paths(
         mine = of_file & (found == -1) & (calls["file"] > STANDARD) & (calls["file"] < DESCRIPTORS)
         found[mine] = UNSEEN
         if layout.opened.all_given(process):
-            # What is known is all sockets and pipes that C library functions made, and what the program began with.
+            # Known are the sockets and pipes that C library functions made, and those given at the program's start.
             used = (calls["flags"] & (FAILED | ENTRY_ONLY)) == 0
             used &= (layout.kind_of[functions] != _MAP) & (layout.layer_of[functions] == layout.descriptors)
             found[mine & used] = layout.opened.opened_unseen

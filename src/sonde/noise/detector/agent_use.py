@@ -1,4 +1,4 @@
-"""What the agent used, and the load of noise sources."""
+"""The resources that the agent used, and the load of noise sources."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def run(
 
 @dataclass(frozen=True)
 class Target:
-    """What a run measures. agent: None for nothing. level: of the noise source; NaN for an agent.
+    """The plan of a run. agent: None for nothing. level: of the noise source; NaN for an agent.
 
     period_s: 0 where it is unknown. spent_s: time that finding it took. labels: root attributes.
     """

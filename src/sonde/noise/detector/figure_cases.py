@@ -1,4 +1,4 @@
-"""What figures call the cases of a run."""
+"""The names of a run's cases in figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the system manager reports of the cluster's power, as the job scheduler needs it. Pure."""
+"""The cluster's power as the system manager reports it, for the job scheduler. Pure."""
 
 from __future__ import annotations
 

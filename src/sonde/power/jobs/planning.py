@@ -1,4 +1,4 @@
-"""What the scheduler decides in a turn: which jobs start, and which ones must wait again. Pure.
+"""The decisions of a scheduler's turn: which jobs start, and which ones must wait again. Pure.
 
 The caller stores the queue before any other role gets an order.
 """

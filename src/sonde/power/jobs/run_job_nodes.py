@@ -1,4 +1,4 @@
-"""What the job manager learns from nodes: their energy counters, power, caps and frequencies."""
+"""The energy counters, power, caps and frequencies of nodes, as the job manager reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the drawings of all kinds share: axes, layout, panels, lines and labels."""
+"""Shared by the drawings of all kinds: axes, layout, panels, lines and labels."""
 
 from __future__ import annotations
 

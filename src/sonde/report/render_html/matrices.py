@@ -161,7 +161,7 @@ def _layout(m: prepare.Matrix) -> dict[str, Any]:
 
 
 def _described(m: prepare.Matrix) -> dict[str, Any]:
-    """What the page shows of a selected cell."""
+    """The details of a selected cell on the page."""
     return {
         "rows": m.rows.each,
         "cols": m.cols.each,
