@@ -170,7 +170,7 @@ class _Scan:
                     self.opened[k].add(ANY_LAYER, int(handle), 0, self._path(str(path)) if path else UNSEEN)
 
     def _given(self) -> dict[int, list[tuple[int, int]]]:
-        """The descriptors that programs were given at their start. Only the posix layer knows their sockets and pipes."""
+        """Descriptors that programs were given at their start. Only the posix layer knows their sockets and pipes."""
         if self.descriptors is None:
             return {}
         return {
